@@ -29,6 +29,7 @@ if __name__ == "__main__":
 import keras
 import numpy as np
 import record
+import timing
 from channels_exact import work
 from contestants import EndlessPruning
 from keras import applications
@@ -36,7 +37,6 @@ from proof import expect
 from ratio import paired_ratio
 
 import keras_idea as ki
-from keras_idea.lm.runs.train import timing
 
 #: Steps of a `fit` that do not count: the first makes the iterator, or moves the state.
 LEAD_IN = 1

@@ -20,10 +20,9 @@ import record
 from contestants import SHAPES, EndlessPruning, pruning_stage
 from ratio import paired_ratio
 from step_tables import ratio_row
-from timing import time_in_turns
+from timing import LEAD_IN, time_in_turns
 
 import keras_idea as ki
-from keras_idea.lm.runs.train.timing import LEAD_IN
 
 KV_GROUPS = 4
 KINDS = {"neurons": ["neurons"], "neurons and heads": ["neurons", "kv_groups"]}

@@ -1,6 +1,8 @@
 """The model as EleutherAI's lm-evaluation-harness asks for it (extra `eval`)."""
 
+import importlib.metadata
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,11 +10,13 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import TemplateLM
 from lm_eval.utils import get_rolling_token_windows
 
-from keras_idea.errors import EvaluationError
+from keras_idea.errors import EvaluationError, MissingPackage
 from keras_idea.lm.evaluation.scorer import TokenScorer
 from keras_idea.models.generate import extend_rows
 
 _LOGGER = logging.getLogger("keras_idea.evaluation")
+# The first version that puts a task's examples before a question of MMLU or TriviaQA.
+_OLDEST = (0, 4, 12)
 # As the harness's own models, for a request that does not say.
 _MAX_NEW_TOKENS = 256
 _NAMES_OF_ROOM = (
@@ -75,6 +79,7 @@ class HarnessModel(TemplateLM):
         special_ids: Iterable[int] = (),
     ) -> None:
         super().__init__()
+        _check_version()
         self._scorer = scorer
         self._encode, self._decode = encode, decode
         self._start_id, self._end_id = start_id, end_id
@@ -206,6 +211,16 @@ class HarnessModel(TemplateLM):
 
     def _text_of(self, ids: list[int]) -> str:
         return self._decode([i for i in ids if i not in self._special_ids])
+
+
+def _check_version() -> None:
+    """Raises an error if the harness would leave the examples of a task out."""
+    version = importlib.metadata.version("lm_eval")
+    if tuple(map(int, re.findall(r"\d+", version)[:3])) < _OLDEST:
+        raise MissingPackage(
+            f"lm-eval {version} asks MMLU and TriviaQA without their examples. Install "
+            '0.4.12 or later: pip install --upgrade "keras-idea[eval]"'
+        )
 
 
 def _room(options: Mapping) -> int:

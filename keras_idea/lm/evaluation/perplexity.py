@@ -49,6 +49,8 @@ class Perplexity:
     @property
     def bits_per_byte(self) -> float:
         """float, nats / bytes / ln 2. It can be compared between tokenizers."""
+        if not self.bytes:  # of special tokens alone
+            return math.inf
         return self.nats / self.bytes / math.log(2.0)
 
 
@@ -65,8 +67,9 @@ def perplexity(
     A window slides over the text. The model reads `L = scorer.max_length` tokens of it
     at once and predicts the `L` tokens that follow each, so a window covers `L + 1`
     tokens of the text. Only tokens that no earlier window has predicted count: `L` in
-    the first window, `stride` in each later one. A loop of Hugging Face transformers
-    that passes `L` ids as `labels` too predicts `L - 1` tokens per window.
+    the first window, `stride` in each later one. The last window begins as much earlier
+    as it needs to be full, so its tokens have more context. A loop of Hugging Face
+    transformers that passes `L` ids as `labels` too predicts `L - 1` tokens per window.
 
     $$\mathrm{ppl} = \exp\Bigl(-\frac{1}{N-1}\sum_{t=2}^{N}
     \log p(x_t \mid x_{s(t)}, \dots, x_{t-1})\Bigr)$$

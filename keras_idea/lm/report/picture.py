@@ -1,5 +1,6 @@
 """One picture of a run: rate, width, loss, and which neurons lived when."""
 
+import dataclasses
 import itertools
 import math
 import os
@@ -44,6 +45,7 @@ def draw_run(
     title: str = "",
     rate: TrainingCurve | None = None,
     widths: Mapping[str, int] | None = None,
+    teacher: float | None = None,
 ) -> None:
     """Draws a run as a PNG, 1200 pixels wide.
 
@@ -65,7 +67,10 @@ def draw_run(
             one training at several widths.
         widths: dict of name to neurons, or None: these widths, in place of that of the
             pruned run, and no heat maps.
+        teacher: float or None, bits per byte of the teacher on the held-out text.
     """
+    if widths is None:
+        curves = [dataclasses.replace(c, name=_from_wide(c.name)) for c in curves]
     late, shown, total = _close_up(curves), bands(neurons), stages[-1][2]
     heights = [1, 1, 2.2, 1.2] if late else [1, 1, 2.2]
     curve_panels = len(heights)
@@ -85,9 +90,12 @@ def draw_run(
         else:
             _draw_widths(axes[1], widths, stages)
         colors = _COLORS if widths is None else COLORS
-        _draw_loss(axes[2], curves, colors)
+        _draw_loss(axes[2], curves, colors, teacher)
         if late:
             _draw_close_up(axes[3], curves, late, colors)
+        if teacher is not None:
+            for axis in axes[2:curve_panels]:
+                axis.axhline(teacher, color=INK, linewidth=1.2, linestyle=":")
         for axis in axes[:curve_panels]:
             dress(axis)
             for name, first, last in stages:
@@ -98,6 +106,11 @@ def draw_run(
         axes[-1].set_xlabel("optimizer steps")
         _label_stages(axes[0], stages)
         _mark_compaction(axes, compaction_steps, curves[0])
+
+
+def _from_wide(name: str) -> str:
+    """The name of a training, which of a pruned model begins wide."""
+    return f"wide, then {name}" if name.startswith("pruned") else name
 
 
 def _label_stages(axis: "Axes", stages: Sequence[_Stage]) -> None:
@@ -205,13 +218,17 @@ def _draw_widths(
 
 
 def _draw_loss(
-    axis: "Axes", curves: Sequence[TrainingCurve], colors: Sequence[str]
+    axis: "Axes",
+    curves: Sequence[TrainingCurve],
+    colors: Sequence[str],
+    teacher: float | None = None,
 ) -> None:
     # The first steps' losses are far above the rest and would flatten it.
     late = np.concatenate([smooth(c.loss)[len(c.loss) // 15 :] for c in curves])
     validated = [v for c in curves for v in c.validation.values() if math.isfinite(v)]
-    low = min([late.min(), *validated])  # on other text these may be lower
-    span = max(late.max() - low, 0.1)
+    known = [] if teacher is None else [teacher]
+    low = min([late.min(), *validated, *known])  # on other text these may be lower
+    span = max(late.max() - low, *(bits - low for bits in known), 0.1)
     low, high = low - 0.15 * span, low + 1.05 * span
     for curve, color in zip(curves, itertools.cycle(colors)):
         # Markers at the edge are drawn whole, so those outside are left out.
@@ -237,6 +254,9 @@ def _draw_loss(
                 zorder=4 if color == _PRUNED else 3,
                 label=f"{curve.name}: validation",
             )
+    if teacher is not None:
+        label = f"teacher: {teacher:.3f}"
+        axis.plot([], [], color=INK, linewidth=1.2, linestyle=":", label=label)
     axis.set_ylim(low, high)
     axis.set_ylabel("bits per byte")
     axis.legend(fontsize=10.5, loc="upper right", facecolor="white", edgecolor="none")

@@ -44,8 +44,8 @@ COLUMNS = (
 )
 LEGEND = (
     "Bits per byte and perplexity per token of held-out text (lower is better), in "
-    "windows of one sequence without overlap; milliseconds per training step; bytes "
-    "generated per second."
+    "windows of one sequence without overlap; median milliseconds of a training step; "
+    "bytes generated per second."
 )
 
 

@@ -1,5 +1,7 @@
 """lm-evaluation-harness's questions, answered as a direct computation would."""
 
+import contextlib
+import importlib.metadata
 import json
 
 import lm_eval
@@ -8,6 +10,7 @@ import pytest
 from lm_eval.api.instance import Instance
 from lm_eval.tasks import TaskManager
 
+from keras_idea.errors import MissingPackage
 from keras_idea.evaluation import TokenScorer
 from keras_idea.lm.evaluation.harness import HarnessModel
 from keras_idea.lm.evaluation.local_tasks import FILES, local_tasks
@@ -45,6 +48,19 @@ def texts(rng, count, longest):
 
 def ask(kind, arguments):
     return [Instance(kind, {}, a, i) for i, a in enumerate(arguments)]
+
+
+@pytest.mark.parametrize(
+    ("version", "works"),
+    [("0.4.9.2", False), ("0.4.11", False), ("0.4.12", True), ("0.5.0rc1", True)],
+)
+def test_versions_that_ask_without_examples(monkeypatch, version, works):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
+    expected = contextlib.nullcontext()
+    if not works:
+        expected = pytest.raises(MissingPackage, match="0.4.12")
+    with expected:
+        HarnessModel(None, encode, decode, START)
 
 
 def test_fifty_documents(model, harness):

@@ -16,7 +16,7 @@ from keras_idea.lm.runs.config import parse_config
 from keras_idea.lm.runs.plan import plan
 from keras_idea.lm.runs.run_folder import RunFolder
 from keras_idea.lm.runs.train.prepare import prepare
-from keras_idea.lm.runs.train.teacher import load_teacher, taught
+from keras_idea.lm.runs.train.teacher import load_teacher, taught, teacher_bits
 from tests.support.hub_models import tiny_lm
 from tests.support.tiny_run import ALONE, curve, write_inputs
 
@@ -123,6 +123,25 @@ class TestDistillation:
                 if row["validation"]
             }
         assert runs["pruned"] == pytest.approx(bits["pruned"], abs=1e-4)
+
+    def test_a_teacher_is_judged_in_parts_of_a_batch(self, tmp_path, monkeypatch):
+        """As large as those of a step, for which there is memory."""
+        monkeypatch.chdir(tmp_path)
+        write_inputs(tmp_path)
+        parts = "[optimizer]\ngradient_accumulation_steps = 4\n"
+        config = parse_config(ALONE.replace("[optimizer]\n", parts), "tiny")
+        run = prepare(config, RunFolder(tmp_path / "run"))
+        rows = set()
+
+        class Teacher(keras.Model):
+            def call(self, x):
+                rows.add(x.shape[0])
+                return keras.ops.one_hot(x, 256)
+
+        nats = np.log(np.e + 255) - (run.validation[0] == run.validation[1]).mean()
+        bits = nats / np.log(2.0)  # a byte is a token
+        assert teacher_bits(run, Teacher()) == pytest.approx(bits, rel=1e-5)
+        assert rows == {1}
 
     def test_compared_with_nothing(self):
         with pytest.raises(

@@ -10,6 +10,8 @@ import pytest
 
 from keras_idea.lm.cli import main
 from keras_idea.lm.evaluation.local_tasks import FILES
+from keras_idea.lm.runs.judge.evaluate import judge_text
+from keras_idea.lm.runs.judge.judged import load_judged
 from keras_idea.models import DecoderConfig, decoder
 
 TEXT = "the quick brown fox, and again: " * 20
@@ -58,7 +60,20 @@ def test_text_and_tasks(run, capsys):
     [shown] = re.findall(r"bits per byte +([0-9.]+)", printed)
     assert float(shown) == pytest.approx(bits, abs=2e-4)
     assert re.search(rf"tokens +{len(ids) - 1}\b", printed)
+    # 639 tokens are predicted: 19 windows of 32, and one of which 31 are new.
+    assert re.search(r"last window +begins 1 token earlier", printed)
     assert "arc_challenge" in printed and "acc_norm" in printed
+
+
+def test_a_folder_is_one_text_whatever_a_run_would_hold_out(run, tmp_path):
+    parts = {f"{i}.txt": f"part {i} of many. " * (i + 3) for i in range(8)}
+    (tmp_path / "parts").mkdir()
+    for name, text in parts.items():
+        (tmp_path / "parts" / name).write_text(text)
+    (tmp_path / "whole.txt").write_text("".join(parts.values()))
+    judged = load_judged(run[0])
+    whole = judge_text(judged, tmp_path / "whole.txt")
+    assert judge_text(judged, tmp_path / "parts") == whole
 
 
 @pytest.mark.parametrize(

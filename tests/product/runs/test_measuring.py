@@ -9,8 +9,14 @@ import pytest
 
 from keras_idea.lm.cli import main
 from keras_idea.lm.report.run_record import read_run
+from keras_idea.lm.runs.config import parse_config
+from keras_idea.lm.runs.config.sizes import Sizes
+from keras_idea.lm.runs.run_folder import RunFolder
 from keras_idea.lm.runs.train import measuring, time_limit, timing
-from keras_idea.lm.runs.train.run import NARROW, WIDE
+from keras_idea.lm.runs.train.fitting import recorder_of
+from keras_idea.lm.runs.train.prepare import prepare
+from keras_idea.lm.runs.train.recorder import LossUnits, Recorder
+from keras_idea.lm.runs.train.run import NARROW, SCRATCH, WIDE
 from keras_idea.lm.runs.train.time_limit import TimeLimit
 from tests.support.tiny_run import ALONE, ONE_LAYER, curve, write_inputs
 
@@ -19,13 +25,8 @@ PROMPT = np.array([1, 2, 3])
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A time that only sleeping takes: no other program on the machine does.
-
-    So no thread may note it while another sleeps: Keras's does, for a callback that
-    is `async_safe`.
-    """
+    """A time that only sleeping takes: no other program on the machine does."""
     now = [0.0]
-    monkeypatch.setattr(timing.Clock, "async_safe", False)
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
 
@@ -72,55 +73,52 @@ class TestGenerationSpeeds:
         assert set(found.values) == {WIDE, NARROW}
 
 
-class Sleeping(keras.layers.Layer):
-    """Each pass takes a while."""
+@pytest.fixture
+def prepared(tmp_path, monkeypatch):
+    """A run of 4 wide steps, 3 of pruning and 5 narrow ones, before its first."""
+    monkeypatch.chdir(tmp_path)
+    write_inputs(tmp_path)
+    return prepare(parse_config(ONE_LAYER, "tiny"), RunFolder("runs/tiny"))
 
-    def __init__(self, seconds):
-        super().__init__()
-        self.seconds = seconds
+
+def test_step_times_are_those_of_the_run(prepared, monkeypatch):
+    """With its method and its teacher; the wide model's steps are those that prune."""
+    monkeypatch.setattr(time_limit, "LEAST", 1e-9)  # nothing is generated
+    times = {NARROW: [9.0] * 4 + [3, 5, 4] + [2, 1, 1, 1, 7], SCRATCH: [6.0] * 12}
+    for name, seconds in times.items():
+        recorder = recorder_of(prepared, name, prepared.timeline.wide)
+        # As after a kill: what was recorded before it counts.
+        state = recorder.get_state()
+        recorder.set_state({**state, "step_seconds": np.array(seconds, float)})
+    narrow = prepared.models.plain(prepared.models.at_end)
+    rows = measuring.measure(prepared, narrow, "the ").rows
+    found = {name: row.step_ms for name, row in rows.items()}
+    assert found == {WIDE: 4000, NARROW: 1000, SCRATCH: 6000}
+
+
+class Sleeping(keras.layers.Layer):
+    """Each pass takes a second."""
 
     def call(self, x):
-        time.sleep(self.seconds)
+        time.sleep(1.0)
         return x
-
-
-def slow_to_train(seconds):
-    model = keras.Sequential(
-        [keras.Input((4,), dtype="int32"), keras.layers.Embedding(7, 7)]
-    )
-    model.add(Sleeping(seconds))
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile("sgd", loss, run_eagerly=True)
-    return model
 
 
 @pytest.mark.usefixtures("clock")
 @pytest.mark.skipif(
     keras.backend.backend() != "torch", reason="a traced pass does not sleep"
 )
-class TestStepTimes:
-    def measured(self, seconds, limit):
-        batch = np.ones((2, 4), "int32"), np.ones((2, 4), "int32")
-        models = {name: slow_to_train(seconds) for name in (WIDE, NARROW)}
-        start = time.perf_counter()
-        found = timing.step_times(models, batch, TimeLimit(limit))
-        return found, time.perf_counter() - start
-
-    def test_the_first_steps_tell_what_the_others_cost(self):
-        """3 steps of each to begin with take 0.9 s, and a turn of one step as long."""
-        found, took = self.measured(0.15, 1.6)
-        assert took < 1.6 and found.brief == "1 step"
-        assert found.values[WIDE] == pytest.approx(150)
-        found, took = self.measured(0.1, 2.2)  # 0.6, then 0.6 a turn of one step
-        assert took < 2.2 and found.brief in ("1 turn of 1 step", "2 turns of 1 step")
-
-    def test_no_figure_rather_than_too_long(self):
-        found, took = self.measured(0.2, 1.0)
-        assert took < 1.0 and found.values == {}
-
-    def test_in_time(self):
-        found, _ = self.measured(1e-3, 60.0)
-        assert found.brief == "" and found.values[NARROW] > 0
+def test_a_step_of_several_parts_is_timed_whole(prepared):
+    """And no validation with it."""
+    model = keras.Sequential([keras.Input((1,)), Sleeping(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", run_eagerly=True)
+    recorder = Recorder(NARROW, Sizes(1), lambda step: step, LossUnits())
+    recorder.micro_batches = 2
+    data = np.ones((8, 1)), np.ones((8, 1))
+    time_of_all = {"epochs": 2, "batch_size": 2, "validation_data": data}
+    model.fit(*data, verbose=0, callbacks=[recorder], **time_of_all)
+    assert recorder.step == 4 and recorder.step_ms() == recorder.step_ms(3) == 2000
+    assert recorder.step_ms(4) is None
 
 
 def test_the_limit_is_a_tenth_of_the_training_or_30_seconds():
@@ -171,17 +169,14 @@ def test_what_is_left_out_is_told(tmp_path, monkeypatch, capsys):
     write_inputs(tmp_path, ONE_LAYER + "compare_from_scratch = false\n")
     assert main(["train", "tiny.toml"]) == 0
     out = capsys.readouterr().out
-    lines = [
-        "Generation speed: left out, there was no time for it.",
-        "Step time: left out, there was no time for it.",
-    ]
+    line = "Generation speed: left out, there was no time for it."
     table = (tmp_path / "runs/tiny/table.md").read_text()
     told = json.loads((tmp_path / "runs/tiny/table.json").read_text())
-    assert told["speeds"] == "\n".join(lines)
-    for text in (out, table):
-        assert all(line in text for line in lines)
+    assert told["speeds"] == line and line in out and line in table
+    # The time of a step needs no more time: it is that of the run.
+    assert [row["step_ms"] > 0 for row in told["rows"]] == [True, True]
     saved = out.index("The narrow model is saved: runs/tiny/narrow.keras. Load it with")
-    assert saved < out.index("Measuring speeds: at most 0 s")
+    assert saved < out.index("Measuring generation speed: at most 0 s")
     # The text ends where the time does, and says so.
     assert "It ends after 0 tokens: there was no time for more." in out
     assert (tmp_path / "runs/tiny/sample.txt").read_text() == "the "

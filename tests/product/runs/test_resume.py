@@ -309,6 +309,19 @@ def test_a_step_in_two_parts_is_the_same_step(tmp_path, monkeypatch, capsys):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
 
 
+def test_what_no_result_depends_on_may_change(tmp_path, monkeypatch, capsys):
+    """A run that resumes so ends with the same bits."""
+    straight, changed = tmp_path / "straight", tmp_path / "changed"
+    assert trained(straight, monkeypatch, SHORT) == 0
+    stopped_in(changed, monkeypatch, SHORT, 1)
+    keys = "keep_checkpoints = 5\nrematerialize = true\ntensorboard = true\n"
+    assert trained(changed, monkeypatch, SHORT + keys) == 0
+    assert "Resuming at step 4 of 12" in capsys.readouterr().out
+    assert (changed / "runs/tiny/tensorboard").is_dir()
+    for one, other in zip(*map(narrow_weights, (changed, straight)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_other_rows_a_step_are_refused(unfinished, capsys):
     changed = RUN.replace("batch_size = 4", "batch_size = 2")
     changed = changed.replace("[optimizer]\n", "[optimizer]\n" + PARTS)
@@ -414,6 +427,7 @@ def test_another_config_is_refused(unfinished, capsys):
     message = capsys.readouterr().err
     assert "holds an unfinished run of another config" in message
     assert "optimizer.warmup_steps was 2 there and is 3" in message
+    assert "--overwrite deletes that run's checkpoints" in message
 
 
 def test_another_text_is_refused(unfinished, capsys):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from keras_idea.data import BadRecordError, ReadLog, TextError, TextSource
+from keras_idea.errors import ArgumentError
 from keras_idea.lm.data.chat.chat_text import ChatText
 from keras_idea.lm.data.chat.conversations import read_conversations
 from keras_idea.lm.data.chat.templates import ChatTemplate
@@ -119,6 +120,16 @@ def test_batches_have_the_weights_of_responses(tmp_path):
     assert corpus.counted_bytes == sum(len(r["response"]) for r in prompts)
     assert corpus.counted_tokens == corpus.counted_bytes + len(prompts)
     assert corpus.counted == corpus.counted_tokens / (len(corpus.train) - 1)
+    # Rows of another length would split conversations.
+    other = {"seed": 0, "batch_size": 6, "length": 12}
+    for split in (
+        lambda: corpus.batch(0, **other),
+        lambda: next(corpus.batches(**other)),
+        lambda: corpus.validation_windows(length=12),
+        lambda: corpus.check_length(48),
+    ):
+        with pytest.raises(ArgumentError, match="`length`"):
+            split()
     # Of a step they depend on its number alone.
     later = next(corpus.batches(seed=0, batch_size=6, length=24, start_step=3))
     again = corpus.batch(3, seed=0, batch_size=6, length=24)

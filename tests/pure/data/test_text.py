@@ -109,6 +109,17 @@ class TestLoad:
         write(tmp_path, many_files())
         corpus = load_text(tmp_path, validation_fraction=0.1, max_bytes=2050)
         assert len(corpus.train) + len(corpus.validation) == 2050
+        assert "only 2,050 bytes of it" in corpus.description
+
+    @pytest.mark.parametrize("path", [".", "part_00/text.txt"])
+    def test_a_text_that_is_cut_says_so(self, tmp_path, path):
+        """And only that: not one of just so many bytes, nor one with binary files."""
+        write(tmp_path, many_files(count=3) | {"binary": b"\0" * 50})
+        size = 300 if path == "." else 100
+        for most, cut in ((size - 1, True), (size, path == "."), (size + 60, False)):
+            corpus = load_text(tmp_path / path, max_bytes=most)
+            assert len(corpus.train) + len(corpus.validation) == min(size, most)
+            assert ("bytes of it read" in corpus.description) == cut
 
     def test_cap_inside_a_character(self, tmp_path):
         write(tmp_path, {"umlauts.txt": "ü".encode() * 500})
@@ -185,7 +196,7 @@ class TestWindows:
 class TestTokens:
     """A corpus of tokens: here one for "ab" and one for "ü"."""
 
-    PAIRS = {"ab": 1, "ü": 3}
+    PAIRS = {"ab": 1, "<e>": 2, "ü": 3}
 
     def corpus(self, text, start_id=None, token_bytes=(0, 2, 2, 2), **told):
         def encode(text):
@@ -194,7 +205,11 @@ class TestTokens:
 
         array = np.frombuffer(text, "uint8")
         of_bytes = Corpus(array, told.pop("held_out", array[:4]), "pairs")
-        vocabulary = Vocabulary(encode, None, np.array(token_bytes, float))
+
+        def decode(ids):
+            return "".join(p for i in ids for p, n in self.PAIRS.items() if i == n)
+
+        vocabulary = Vocabulary(encode, decode, np.array(token_bytes, float))
         return of_bytes.tokenized(vocabulary, start_id, **told)
 
     def test_bytes_are_counted_exactly(self):
@@ -212,6 +227,13 @@ class TestTokens:
         # Six bytes are counted for the ten there are, in train and validation.
         corpus = self.corpus(b"abxxab", token_bytes=(0, 2, 2, 2))
         assert corpus.bytes_per_token(corpus.train) == pytest.approx(10 / 3)
+
+    def test_a_special_token_in_the_text_is_none_of_its_bytes(self):
+        text = "ab<e><e>ü".encode()
+        first = np.frombuffer(b"ab", "uint8")
+        corpus = self.corpus(text, token_bytes=(0, 2, 0, 2), held_out=first)
+        np.testing.assert_array_equal(corpus.train, [1, 2, 2, 3])
+        assert corpus.bytes_per_token(corpus.train) == 1.0
 
     def test_bits_of_bytes_are_unchanged(self):
         corpus = corpus_of(100)

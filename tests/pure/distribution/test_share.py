@@ -5,8 +5,7 @@ import pytest
 
 from keras_idea.data import Documents, TextSource, byte_vocabulary, load_text
 from keras_idea.lm.data.tokens.interfaces import BatchShard
-from keras_idea.lm.runs.train.devices import own_rows
-from keras_idea.lm.runs.train.fitting import rows_at_once
+from keras_idea.lm.runs.train.devices import own_rows, rows_at_once
 from tests.support.text_files import jsonl, write
 
 ARGUMENTS = {"seed": 3, "batch_size": 12, "length": 8}

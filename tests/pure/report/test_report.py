@@ -116,6 +116,26 @@ class TestPicture:
 
         assert violet(both) > 1.2 * violet(same) > 0
 
+    def test_teacher_and_wide_model_are_named(self, tmp_path, monkeypatch):
+        """The steps of the wide model are not those of a pruned one."""
+        figures, save = [], Figure.savefig
+
+        def keep(figure, *args, **kwargs):
+            figures.append(figure)
+            save(figure, *args, **kwargs)
+
+        monkeypatch.setattr(Figure, "savefig", keep)
+        names = ("pruned", "pruned, no teacher", "narrow from scratch")
+        draw(tmp_path / "run.png", [curve(n, 2.0) for n in names], teacher=1.5)
+        loss = figures[-1].axes[2]
+        lines = {line.get_label(): line for line in loss.get_lines()}
+        assert "pruned: train" not in lines and "teacher: 1.500" in lines
+        for name in ("wide, then pruned", "wide, then pruned, no teacher", names[2]):
+            assert f"{name}: train" in lines
+        assert [1.5, 1.5] in [list(line.get_ydata()) for line in loss.get_lines()]
+        low, high = loss.get_ylim()
+        assert low < 1.5 < high
+
     def test_many_wide_layers(self, tmp_path):
         neurons = [lives(f"ffn_{i}", hidden_dim=1000, kept=400) for i in range(24)]
         assert draw(tmp_path / "run.png", neurons=neurons).shape[1] == 1200

@@ -183,9 +183,22 @@ class ChatCorpus(CachedCorpus):
         """Returns the mean bytes per training token that the loss counts."""
         return self.counted_bytes / self.counted_tokens
 
+    def check_length(self, length: int) -> None:
+        """Raises an error for another length: it would split conversations."""
+        rows = self.train.cache.index["key"]["length"]
+        if length != rows:
+            raise ArgumentError(
+                f"`length` must be {rows}, the tokens of a row: another one splits "
+                f"conversations. Received: length={length!r}. Set "
+                f"`ChatText(length={length!r})` instead."
+            )
+        super().check_length(length)
+
     def validation_windows(self, *, length: int, limit: int | None = None) -> Batch:
         """Returns held-out rows, and their weights."""
+        self.check_length(length)
         return decoded(super().validation_windows(length=length, limit=limit))
 
     def _with_starts(self, step: int, batch: Batch, first_row: int = 0) -> Batch:
+        self.check_length(batch[0].shape[1])
         return decoded(batch)  # a template has its own begin

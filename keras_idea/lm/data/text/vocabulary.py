@@ -28,7 +28,8 @@ class Vocabulary:
     Args:
         encode: function. Takes a str and returns an int32 array `(tokens,)`.
         decode: function. Takes an int array `(tokens,)` and returns a str.
-        token_bytes: float array `(vocabulary,)`. The bytes of text per id.
+        token_bytes: float array `(vocabulary,)`. The bytes of text per id: none for
+            special tokens.
         end_id: int or None. The token that ends a document. Defaults to None.
         fingerprint: str or None. Equal on every machine for tokenizers that give the
             same ids. None means that it is not known. Defaults to None.
@@ -127,6 +128,9 @@ def tokenizer_vocabulary(tokenizer: "keras_hub.tokenizers.Tokenizer") -> Vocabul
         sizes = dict(enumerate(map(piece_bytes, learnt)))
     token_bytes = np.zeros(max(sizes) + 1)
     token_bytes[list(sizes)] = list(sizes.values())
+    special = [*tokenizer.special_tokens]
+    special += getattr(tokenizer, "unsplittable_tokens", None) or ()
+    token_bytes[[ids[token] for token in special if token in ids]] = 0
     return Vocabulary(
         encode,
         decode,

@@ -68,7 +68,8 @@ class Corpus:
 
         Args:
             vocabulary: `Vocabulary`. A character that is cut in two at either end of
-                the text is left out. The vocabulary of bytes changes nothing.
+                the text is left out. The vocabulary of bytes changes nothing. Special
+                tokens that are written in the text count no bytes.
             start_id: int or None. The token before a prompt when the model generates.
                 Some training windows then begin with it, in place of their first token,
                 so that the model knows both. Defaults to None.
@@ -91,6 +92,12 @@ class Corpus:
         train, validation = (np.asarray(encode(text)).astype(kind) for text in texts)
         counted = token_bytes[train].sum() + token_bytes[validation].sum()
         there = sum(len(text.encode()) for text in texts)
+        found = np.bincount(np.concatenate([train, validation]).astype("int64"))
+        for silent in np.flatnonzero((found > 0) & (token_bytes[: len(found)] == 0)):
+            written = vocabulary.decode([int(silent)])
+            if written:
+                written_times = sum(text.count(written) for text in texts)
+                there -= written_times * len(written.encode())
         scale = there / counted if counted else 1.0
         text = (train, validation, self.description, token_bytes * scale)
         return Corpus(*text, start_id, start_every)

@@ -55,7 +55,8 @@ def load_text(
             to 16,000,000.
 
     Returns:
-        `Corpus` of bytes.
+        `Corpus` of bytes. Its `description` says if the text is longer than
+        `max_bytes`.
 
     Raises:
         TextError: If the path does not exist or holds no text.
@@ -66,6 +67,24 @@ def load_text(
     >>> x.shape
     (32, 64)
     """
+    files, name, note = _read_source(source, max_bytes)
+    held_out = held_out_files(files, validation_fraction)
+    if not held_out:
+        count = "" if name in files else f": {plural(len(files), 'file')}"
+        description = f"{name}{count}{note}"
+        return _cut_end(b"".join(files.values()), validation_fraction, description)
+    return _split(files, held_out, name, note)
+
+
+def whole_text(source: str | os.PathLike, max_bytes: int) -> bytes:
+    """The text of a source as `load_text` reads it, files in the order of paths."""
+    return b"".join(_read_source(source, max_bytes)[0].values())
+
+
+def _read_source(
+    source: str | os.PathLike, max_bytes: int
+) -> tuple[dict[str, bytes], str, str]:
+    """The bytes of each file, a name for all, and a note on what was not read."""
     if source == "stdlib":
         name = f"Python {platform.python_version()} standard library"
         root = pathlib.Path(sysconfig.get_paths()["stdlib"])
@@ -78,20 +97,22 @@ def load_text(
                 f"{pathlib.Path.cwd()}). Give 'stdlib', a text file or a folder."
             )
         if root.is_file():
-            return _from_file(root, validation_fraction, max_bytes)
+            text = _read_file(root, max_bytes)
+            return {name: text}, name, _cut(root.stat().st_size > max_bytes, max_bytes)
         paths = [p for p in root.rglob("*") if not is_hidden(p.relative_to(root))]
-    files, skipped = _read_files(root, paths, max_bytes)
+    files, skipped, cut = _read_files(root, paths, max_bytes)
     note = f", {plural(skipped, 'binary file')} skipped" if skipped else ""
+    note += _cut(cut, max_bytes)
     if not files:
         raise TextError(
             f"No text in {name!r}: it holds no readable UTF-8 text file{note}. Give "
             "'stdlib', a text file or a folder of text files."
         )
-    held_out = held_out_files(files, validation_fraction)
-    if not held_out:
-        description = f"{name}: {plural(len(files), 'file')}{note}"
-        return _cut_end(b"".join(files.values()), validation_fraction, description)
-    return _split(files, held_out, name, note)
+    return files, name, note
+
+
+def _cut(cut: bool, max_bytes: int) -> str:
+    return f", only {max_bytes:,} bytes of it read" if cut else ""
 
 
 def _split(files: dict[str, bytes], held_out: set[str], name: str, note: str) -> Corpus:
@@ -106,9 +127,7 @@ def _split(files: dict[str, bytes], held_out: set[str], name: str, note: str) ->
     )
 
 
-def _from_file(
-    path: pathlib.Path, validation_fraction: float, max_bytes: int
-) -> Corpus:
+def _read_file(path: pathlib.Path, max_bytes: int) -> bytes:
     text = _read(path, max_bytes)
     if text is None:
         raise TextError(f"{str(path)!r} is not UTF-8 text. Give a text file.")
@@ -119,7 +138,7 @@ def _from_file(
         )
     if not text:
         raise TextError(f"{str(path)!r} is empty. Give a file with text in it.")
-    return _cut_end(text, validation_fraction, str(path))
+    return text
 
 
 def _cut_end(text: bytes, validation_fraction: float, description: str) -> Corpus:
@@ -130,21 +149,23 @@ def _cut_end(text: bytes, validation_fraction: float, description: str) -> Corpu
 
 def _read_files(
     root: pathlib.Path, paths: Iterable[pathlib.Path], max_bytes: int
-) -> tuple[dict[str, bytes], int]:
-    """Dict of relative path to bytes, sorted by path, and the number skipped."""
+) -> tuple[dict[str, bytes], int, bool]:
+    """Dict of path to bytes, sorted; the number skipped; whether text was left."""
     names = {p.relative_to(root).as_posix(): p for p in paths if p.is_file()}
     files: dict[str, bytes] = {}
-    skipped, left = 0, max_bytes
+    skipped, left, cut = 0, max_bytes, False
     for name in sorted(names, key=name_hash):
         if left <= 0:
+            cut = True
             break
         text = _read(names[name], left)
         if text is None or b"\0" in text:
             skipped += 1
         elif text:
             files[name] = text
+            cut |= names[name].stat().st_size > left
             left -= len(text)
-    return dict(sorted(files.items())), skipped
+    return dict(sorted(files.items())), skipped, cut
 
 
 def _read(path: pathlib.Path, max_bytes: int) -> bytes | None:

@@ -16,10 +16,18 @@ from keras_idea.validation import require
 #: Tables and keys that a run may continue with other values of.
 _MAY_CHANGE = {
     "budget.extend_steps",
+    "chat.cache",
+    "corpus.cache",
+    "distillation.compare_without",
     "distribution",
     "optimizer.gradient_accumulation_steps",
+    "run.checkpoint_every",
+    "run.compare_from_scratch",
+    "run.keep_checkpoints",
     "run.measure",
     "run.output",
+    "run.rematerialize",
+    "run.tensorboard",
     "sample",
 }
 
@@ -101,9 +109,10 @@ class RunConfig:
     def changes_from(self, other: "RunConfig") -> str:
         """The first key that differs from another run, with both values, or "".
 
-        Where the results go does not count, nor on which devices, and in how many parts
-        of a step, they are computed; nor by how many steps they are trained longer than
-        planned, nor what is done once they are trained.
+        Where results and caches go does not count, nor on which devices, and in how
+        many parts of a step, they are computed; nor which checkpoints and logs are
+        kept, by how many steps they are trained longer than planned, and what is done
+        once they are trained.
         """
         here, there = map(dataclasses.asdict, (self, other))
         for table, values in here.items():

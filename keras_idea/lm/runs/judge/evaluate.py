@@ -4,13 +4,12 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
-import numpy as np
 import rich.console
 import rich.progress
 import rich.table
 
 from keras_idea.errors import EvaluationError
-from keras_idea.lm.data.tokens.load_text import load_text
+from keras_idea.lm.data.tokens.load_text import whole_text
 from keras_idea.lm.evaluation.perplexity import Perplexity, perplexity
 from keras_idea.lm.runs.judge.judged import LoadedModel
 from keras_idea.validation import plural, require
@@ -30,8 +29,7 @@ def judge_text(
     Raises:
         EvaluationError: if there is more than 512 MB of text, or one token of it.
     """
-    corpus = load_text(source, max_bytes=_MOST_BYTES)
-    text = np.concatenate([corpus.train, corpus.validation]).tobytes()
+    text = whole_text(source, _MOST_BYTES)
     if len(text) >= _MOST_BYTES:
         raise EvaluationError(
             f"The text {str(source)!r} has {_MOST_BYTES:,} bytes or more, which are "
@@ -120,6 +118,9 @@ def print_text(found: Perplexity) -> None:
     if found.window is not None and found.stride is not None:
         metrics["window"] = plural(found.window, "token")
         metrics["stride"] = plural(found.stride, "token")
+        moved = (found.window - found.tokens) % found.stride
+        if moved and found.tokens > found.window:
+            metrics["last window"] = f"begins {plural(moved, 'token')} earlier: full"
     if found.start_id is not None:
         metrics["every window begins with"] = f"the start token, {found.start_id}"
     _print({"text": metrics})

@@ -156,8 +156,8 @@ def _notes(planned: RunPlan) -> list[str]:
     if not planned.widths:
         sizes += f" wide, {_megabytes(narrow.checkpoint)} MB narrow"
     lines = [
-        "Activations and totals are estimates, without what a compiler fuses; the rest "
-        f"is exact. A checkpoint takes {sizes}.",
+        "Activations and totals are estimates, without what a compiler fuses and the "
+        f"process itself; the rest is exact. A checkpoint takes {sizes}.",
     ]
     if rows * parts > 1:
         lines.append(f"Devices: {rows} along the data axis, {parts} along the model.")

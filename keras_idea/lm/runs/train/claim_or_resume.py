@@ -115,15 +115,16 @@ def _can_resume(config: RunConfig, folder: RunFolder, overwrite: bool) -> bool:
             return False
         raise RunFolderError(
             f"{folder.shown!r} holds an unfinished run whose config is damaged: "
-            f"{error} Put the file back as it was to resume that run, give another "
-            "folder with --output, or --overwrite to replace that run."
+            f"{error} Put the file back as it was to resume that run, or give another "
+            "folder with --output. (--overwrite deletes that run's checkpoints.)"
         ) from None
     changed = config.changes_from(there)
     if changed and not overwrite:
         raise RunFolderError(
             f"{folder.shown!r} holds an unfinished run of another config: "
-            f"{changed}. {_hint(changed)}Set it back to resume that run, give another "
-            "folder with --output, or --overwrite to replace that run."
+            f"{changed}. {_hint(changed)}Set it back to resume that run, or give "
+            "another folder with --output. (--overwrite deletes that run's "
+            "checkpoints.)"
         )
     return not changed
 

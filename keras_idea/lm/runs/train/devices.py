@@ -131,6 +131,19 @@ def share_of(
     return BatchShard(parts, rows.start // size, at_once // size)
 
 
+def rows_at_once(rows: int, most: int, devices: int) -> int:
+    """The most rows, of so many at most, that all rows are a multiple of.
+
+    Itself a multiple of `devices`, as `rows` and `most` are.
+
+    Example:
+    >>> rows_at_once(64, 8, 1), rows_at_once(20, 8, 1), rows_at_once(20, 8, 2)
+    (8, 5, 4)
+    """
+    counts = range(devices, min(rows, most) + 1, devices)
+    return max(count for count in counts if rows % count == 0)
+
+
 def own_rows(arrays: tuple[np.ndarray, ...], size: int, share: BatchShard) -> tuple:
     """Of whole batches one after another, the rows that this process reads.
 

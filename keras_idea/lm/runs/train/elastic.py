@@ -138,8 +138,8 @@ def width_rows(run: Run, models: Mapping[str, keras.Model]) -> list[ResultRow]:
     ]
 
 
-def draw_widths(run: Run) -> None:
-    """Draws the picture of a run into its folder."""
+def draw_widths(run: Run, teacher: float | None) -> None:
+    """Draws the picture of a run into its folder; `teacher`: its bits per byte."""
     timeline = run.timeline
     shown = ", ".join(f"{name} {n:,}" for name, n in timeline.widths.items())
     taught = run.config.elastic.teacher is not None
@@ -153,6 +153,7 @@ def draw_widths(run: Run) -> None:
             + ("; training losses with the teacher's" if taught else ""),
             rate=run.recorders[0].curve(),
             widths=timeline.widths,
+            teacher=teacher,
         )
 
 

@@ -13,7 +13,7 @@ from keras_idea.lm.report.curves import metrics_csv
 from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.models.learning_rate import learning_rate
 from keras_idea.lm.runs.train.claim_or_resume import text_identity
-from keras_idea.lm.runs.train.devices import own_rows, share_of, spread
+from keras_idea.lm.runs.train.devices import own_rows, rows_at_once, share_of, spread
 from keras_idea.lm.runs.train.disk_estimate import results_bytes
 from keras_idea.lm.runs.train.recorder import Recorder, ShortBar
 from keras_idea.lm.runs.train.run import Run
@@ -77,19 +77,6 @@ def fit(
             callbacks=[*before, recorder, *callbacks, *bar, checkpoint],
             verbose=verbose,
         )
-
-
-def rows_at_once(rows: int, most: int, devices: int) -> int:
-    """The most rows, of so many at most, that all rows are a multiple of.
-
-    Itself a multiple of `devices`, as `rows` and `most` are.
-
-    Example:
-    >>> rows_at_once(64, 8, 1), rows_at_once(20, 8, 1), rows_at_once(20, 8, 2)
-    (8, 5, 4)
-    """
-    counts = range(devices, min(rows, most) + 1, devices)
-    return max(count for count in counts if rows % count == 0)
 
 
 def _checkpoint_of(run: Run, recorder: Recorder) -> Checkpoint:

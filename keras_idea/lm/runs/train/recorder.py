@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -82,7 +83,6 @@ class Recorder(keras.callbacks.Callback):
 
     Attributes:
         seconds: float, the time of its `fit`s so far, those before a kill too.
-        first_step: float, the seconds of the first step, which compiles.
     """
 
     def __init__(
@@ -112,24 +112,32 @@ class Recorder(keras.callbacks.Callback):
         self._epoch_logs: list[dict[str, float]] = []
         # Levels of the neurons by kind, layer and step: a quarter of the scores' size.
         self._levels: dict[tuple[str, str], dict[int, np.ndarray]] = {}
-        self.seconds = self.first_step = 0.0
-        self._since = math.nan
+        self.seconds, self._since = 0.0, math.nan
+        self._step_seconds: list[float] = []
+        self._step_began = math.nan
 
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
         """Starts the clock."""
         self._since = time.perf_counter()
 
+    def on_train_batch_begin(
+        self, batch: int, logs: dict[str, float] | None = None
+    ) -> None:
+        """Notes when a step begins."""
+        if batch % self.micro_batches == 0:
+            self._step_began = time.perf_counter()
+
     def on_train_batch_end(
         self, batch: int, logs: dict[str, float] | None = None
     ) -> None:
-        """Keeps the step's logs; reads the neurons where it is time."""
+        """Keeps the step's logs and time; reads the neurons where it is time."""
         if (batch + 1) % self.micro_batches:
             return
         self.step += 1
+        # The logs hold numbers, so the step is done.
+        self._step_seconds.append(time.perf_counter() - self._step_began)
         # The dict itself: callbacks that come later add to it (the width).
         self._epoch_logs.append({} if logs is None else logs)
-        if not self.first_step:
-            self.first_step = time.perf_counter() - self._since
         if self.step in self.reading_steps:
             self._read_neurons()
 
@@ -157,6 +165,11 @@ class Recorder(keras.callbacks.Callback):
                 f"{plural(self.step, 'step')}. Lower `optimizer.peak_learning_rate`, "
                 "or raise `optimizer.warmup_steps`."
             )
+
+    def step_ms(self, first: int = 0, last: int | None = None) -> float | None:
+        """The median milliseconds of the steps after `first` up to `last`, if any."""
+        seconds = self._step_seconds[first:last]
+        return 1000 * statistics.median(seconds) if seconds else None
 
     def curve(self) -> TrainingCurve:
         """The `TrainingCurve` so far."""
@@ -194,7 +207,8 @@ class Recorder(keras.callbacks.Callback):
             "kv_groups": np.array(self._heads, "float64"),
             "validated": np.array(list(self._validation), "int64"),
             "validation": np.array(list(self._validation.values())),
-            "seconds": np.array([self.seconds, self.first_step]),
+            "seconds": np.array([self.seconds]),
+            "step_seconds": np.array(self._step_seconds),
         }
         for name, points in self._at_widths.items():
             state[f"validated_at/{name}"] = np.array(list(points), "int64")
@@ -209,8 +223,8 @@ class Recorder(keras.callbacks.Callback):
         self._loss, self._width = state["loss"].tolist(), state["width"].tolist()
         self._heads = state["kv_groups"].tolist() if self._heads else []
         self.step = len(self._loss)
-        # Checkpoints of earlier versions do not tell the time.
-        self.seconds, self.first_step = state.get("seconds", np.zeros(2)).tolist()
+        (self.seconds,) = state["seconds"].tolist()
+        self._step_seconds = state["step_seconds"].tolist()
         pairs = zip(state["validated"], state["validation"], strict=True)
         self._validation = {int(step): float(bits) for step, bits in pairs}
         for name in self._at_widths:

@@ -29,8 +29,8 @@ from keras_idea.validation import plural
 OF_RESPONSES = "Bits and perplexity are those of the held-out responses alone."
 
 
-def draw(run: Run) -> None:
-    """Draws the picture of a run into its folder."""
+def draw(run: Run, teacher: float | None) -> None:
+    """Draws the picture of a run into its folder; `teacher`: its bits per byte."""
     timeline = run.timeline
     with run.folder.replacing("run.png") as path:
         draw_run(
@@ -40,6 +40,7 @@ def draw(run: Run) -> None:
             timeline.stages,
             list(timeline.compactions),
             f"{timeline.wide.pruned_to(timeline.narrow)}, in one fit",
+            teacher=teacher,
         )
 
 
@@ -60,7 +61,7 @@ def rows(run: Run, costs: Mapping[str, ResultRow]) -> list[ResultRow]:
         if bits is not None:  # a validation fell on that step
             parameters = costs[NARROW].parameters
             found.append(judged(run, ResultRow(CUT, parameters), CUT, bits))
-    at_end = [row(each.name, each, timeline.total, costs[NARROW]) for each in recorders]
+    at_end = [row(r.name, r, timeline.total, costs[r.name]) for r in recorders]
     return found + at_end
 
 

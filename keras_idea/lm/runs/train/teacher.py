@@ -18,6 +18,7 @@ from keras_idea.lm.export.load import find_model, load_run
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.judge.judged import ADD_TOKENIZER, vocabulary_of
 from keras_idea.lm.runs.models.compiling import cross_entropy, jit_argument
+from keras_idea.lm.runs.train.devices import rows_at_once
 from keras_idea.lm.runs.train.recorder import text_loss
 from keras_idea.lm.runs.train.run import Run
 from keras_idea.models.decoder import compute_in
@@ -93,9 +94,9 @@ def teacher_bits(run: Run, teacher: keras.Model) -> float:
     """Bits a byte of a teacher, on one device, on what the models are judged by."""
     x, y, *weights = run.validation
     teacher.compile(loss=cross_entropy(), **jit_argument(run.config.run.jit_compile))
-    size = min(run.config.data.batch_size, len(x))
+    most = run.config.data.batch_size // run.config.micro_batches
     eval_kwargs: dict[str, Any] = {
-        "batch_size": size,
+        "batch_size": rows_at_once(len(x), most, 1),
         "verbose": 0,
         "return_dict": True,
     }

@@ -1,50 +1,17 @@
-"""How fast models train and generate, measured side by side."""
+"""How fast models generate, measured side by side."""
 
 import dataclasses
-import functools
-import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 import numpy as np
 
-from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.runs.train.time_limit import TimeLimit
 from keras_idea.models.writers import CachedWriter, PlainWriter, writer_of
 from keras_idea.validation import plural
-
-#: Steps of a `fit` that do not count: the first moves the state (jax) or makes the
-#: iterator (tensorflow); and one more.
-LEAD_IN = 2
-
-
-class Clock(keras.callbacks.Callback):
-    """Notes when each step's result was there.
-
-    Where the backend allows it Keras calls an `async_safe` callback from a thread of
-    its own, which waits for the loss, while the main thread already dispatches the
-    next step: so the clock neither forces the steps apart nor takes the dispatch of a
-    step for its end.
-    """
-
-    async_safe = True
-
-    def on_train_begin(self, logs: dict | None = None) -> None:
-        """Forgets the last turn."""
-        self.ends: dict[int, float] = {}
-
-    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Notes the time; `logs` hold numbers, so the step is done."""
-        self.ends[batch] = time.perf_counter()
-
-    def seconds_per_step(self) -> float:
-        """Mean seconds of the steps after the lead-in."""
-        first, last = LEAD_IN - 1, max(self.ends)
-        return (self.ends[last] - self.ends[first]) / (last - first)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,118 +25,6 @@ class Timed:
 
     values: Mapping[str, float]
     brief: str = ""
-
-
-def step_seconds(
-    fits: Mapping[str, Callable[[Clock], object]],
-    turns: int,
-    on_turn: Callable[[], object] = lambda: None,
-    allowed: Callable[[], bool] = lambda: True,
-    compiled: bool = False,
-) -> dict[str, np.ndarray]:
-    """Seconds per train step of several models, measured in turn.
-
-    The models take turns, so that a machine that is busy for a while slows all of
-    them. A turn is one `fit`, because `fit` is what a run calls. `train_on_batch`
-    would be no simpler and less fair: on jax it copies the whole state out of and into
-    the Keras variables at each step, which `fit` does once an epoch (the pruning model
-    has more variables, so it would be charged for what no run pays).
-
-    Args:
-        fits: dict of name to function that calls `fit` once, with the `Clock` it is
-            given as its last callback, for more than `LEAD_IN` steps.
-        turns: int, turns of each model. A first one, which compiles, is not counted.
-        on_turn: function called after each model's turn.
-        allowed: function that tells before each round of turns whether there is time.
-        compiled: bool, whether the models are, so that the first turn counts.
-
-    Returns:
-        dict of name to float array `(turns,)`, seconds per step; fewer if there was no
-        time for more.
-    """
-    names, clock = list(fits), Clock()
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(int(compiled), turns + 1):
-        if not allowed():
-            break
-        # Each starts the round in its turn, so that none always follows the same.
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
-            fits[name](clock)
-            if turn:
-                seconds[name].append(clock.seconds_per_step())
-            on_turn()
-    return {name: np.asarray(values) for name, values in seconds.items()}
-
-
-#: Turns of each model, and steps of a turn that count.
-TURNS, STEPS = 5, 6
-
-
-def step_times(
-    models: Mapping[str, keras.Model],
-    batch: tuple[np.ndarray, ...],
-    limit: TimeLimit,
-    on_turn: Callable[[], object] = lambda: None,
-) -> Timed:
-    """Milliseconds of a training step of several models: the median of their turns.
-
-    They are compiled, and go on training on `batch`, tokens and the token that follows
-    each: measure only those that are done with. What a step costs is known from one of
-    each, which also compiles; no turn begins that would not end within the limit.
-    """
-    alone: dict[str, float] = {}
-    for name, model in models.items():
-        # Another's first steps are the best guess of these.
-        before = limit.spent
-        _fit(model, batch, LEAD_IN + 1, clock := Clock())
-        alone[name] = clock.seconds_per_step()
-        on_turn()
-        if len(alone) < len(models) and not limit.allows(limit.spent - before):
-            return Timed({})
-    of_all = sum(alone.values())
-    steps = STEPS if limit.allows(of_all * (LEAD_IN + STEPS)) else 1
-    fits = {
-        name: functools.partial(_fit, model, batch, LEAD_IN + steps)
-        for name, model in models.items()
-    }
-    seconds = step_seconds(
-        fits,
-        TURNS,
-        on_turn,
-        allowed=lambda: limit.allows(of_all * (LEAD_IN + steps)),
-        compiled=True,
-    )
-    turns = min(map(len, seconds.values()))
-    if not turns:
-        return Timed(_milliseconds(alone), "1 step")
-    how = f"{plural(turns, 'turn')} of {plural(steps, 'step')}"
-    how = how * ((turns, steps) != (TURNS, STEPS))
-    medians = {name: statistics.median(s.tolist()) for name, s in seconds.items()}
-    return Timed(_milliseconds(medians), how)
-
-
-def _milliseconds(seconds: Mapping[str, float]) -> dict[str, float]:
-    return {name: 1000 * value for name, value in seconds.items()}
-
-
-def _fit(
-    model: keras.Model,
-    batch: tuple[np.ndarray, ...],
-    steps: int,
-    clock: Clock,
-) -> None:
-    x_and_y = (token_inputs(model, batch[0]), batch[1])
-    batches: Iterable[Any] = (x_and_y for _ in itertools.count())
-    # The base class's: KerasHub's takes no generator.
-    keras.Model.fit(
-        model,
-        batches,
-        steps_per_epoch=steps,
-        shuffle=False,
-        callbacks=[clock],
-        verbose=0,
-    )
 
 
 #: Texts side by side and tokens of each: first short tries, which tell what more costs.

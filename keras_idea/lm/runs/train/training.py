@@ -264,17 +264,18 @@ def _tell(
     """
     folder = run.folder
     prompt = run.config.sample.prompt or default_prompt(run)
+    bits = None
+    if run.teacher is not None and run.distribution is None:
+        bits = teacher_bits(run, run.teacher)  # of a mesh it lies on all processes
     if models:
-        elastic.draw_widths(run)
+        elastic.draw_widths(run, bits)
         costs = Costs({}, elastic.NOT_TIMED)
         rows = elastic.width_rows(run, models)
     else:
-        results.draw(run)
+        results.draw(run, bits)
         costs = measure(run, narrow, prompt)
         rows = results.rows(run, costs.rows)
     if run.teacher is not None:
-        # Over a mesh it lies on the devices of all processes.
-        bits = None if run.distribution is not None else teacher_bits(run, run.teacher)
         cost = ResultRow(TEACHER, run.teacher.count_params())
         rows.insert(0, results.judged(run, cost, TEACHER, bits))
     of_responses = results.OF_RESPONSES if run.config.chat.given else ""
