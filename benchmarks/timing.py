@@ -1,12 +1,11 @@
 """Timing train steps of several models in turn, and proof of what they did.
 
-Not run by itself; see step_cost.py.
+See step_cost.py.
 """
 
-import proof
-from contestants import fit, make_data, pruning_stage
-
 import keras_idea as ki
+from benchmarks import proof
+from benchmarks.contestants import fit, make_data, pruning_stage
 from keras_idea.lm.runs.train.timing import LEAD_IN, step_seconds
 
 

@@ -3,14 +3,7 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import (
-    Built,
-    compiled,
-    example,
-    images,
-    integers,
-    of_logits,
-)
+from benchmarks.examples.example import Built, example, images
 from benchmarks.examples.vit import CLASSES, DIM, Patches
 
 
@@ -91,38 +84,22 @@ def mixed(blocks):
     x = layers.Dense(DIM)(Patches(2)(inputs))
     x = layers.Dropout(0.2)(layers.GlobalAveragePooling1D()(blocks(x)))
     model = keras.Model(inputs, layers.Dense(CLASSES)(x))
-    return Built(compiled(model, of_logits()), images(), integers(CLASSES))
+    return Built(model, images())
 
 
-@example(
-    "vision/mlp_image_classification: MLP-Mixer",
-    "a Sequential of subclassed layers without get_config; one number for four widths",
-    pairs=4,
-    others="joined by residual sums",
-)
+@example("vision/mlp_image_classification: MLP-Mixer", pairs=4)
 def mixer():
     """Mixing over places, then over features."""
     return mixed(keras.Sequential([Mixer(16, DIM) for _ in range(2)]))
 
 
-@example(
-    "vision/mlp_image_classification: FNet",
-    "a Sequential of subclassed layers without get_config; one number for both widths",
-    pairs=2,
-    others="joined by residual sums",
-)
+@example("vision/mlp_image_classification: FNet", pairs=2)
 def fnet():
     """Fourier transforms, then MLPs."""
     return mixed(keras.Sequential([FourierLayer(DIM) for _ in range(2)]))
 
 
-@example(
-    "vision/mlp_image_classification: gMLP",
-    "a Sequential of subclassed layers without get_config; ops.split of the features",
-    pairs=0,
-    others="the first is split, and half of it normalized; the second works on places; "
-    "the rest is joined by residual sums",
-)
+@example("vision/mlp_image_classification: gMLP", pairs=0)
 def gmlp():
     """A spatial gating unit."""
     return mixed(keras.Sequential([GatedMlp(16, DIM) for _ in range(2)]))

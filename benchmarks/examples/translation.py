@@ -3,22 +3,10 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import (
-    BATCH,
-    SPARSE,
-    Built,
-    Part,
-    compiled,
-    example,
-    integers,
-    normal,
-    of_logits,
-)
-from benchmarks.examples.steps import own_step
+from benchmarks.examples.example import Built, example, integers, normal
 from benchmarks.examples.text import (
     DIM,
     LENGTH,
-    SUM,
     WORDS,
     TextBlock,
     TokenAndPosition,
@@ -127,16 +115,10 @@ def translator(encoder, latent):
         "encoder_inputs": 1 + integers(WORDS - 1, LENGTH),
         "decoder_inputs": 1 + integers(WORDS - 1, LENGTH)[::-1],
     }
-    return Built(compiled(model, SPARSE), x, integers(WORDS, LENGTH))
+    return Built(model, x)
 
 
-@example(
-    "nlp/neural_machine_translation_with_transformer",
-    "functional models in a functional model, around registered layers with "
-    "get_config; the decoder's `call(inputs, encoder_outputs)`; masks",
-    pairs=2,
-    others=SUM,
-)
+@example("nlp/neural_machine_translation_with_transformer", pairs=2)
 def translation():
     """An encoder layer and a decoder layer, of different FFN widths."""
     return translator(TranslationEncoder(DIM, 24, 2), 32)
@@ -160,13 +142,7 @@ class FourierEncoder(layers.Layer):
         return self.layernorm_2(x + self.dense_proj(x))
 
 
-@example(
-    "nlp/text_generation_fnet",
-    "as the translation; the encoder is a Fourier transform, without get_config; both "
-    "FFNs of one width",
-    pairs=2,
-    others=SUM,
-)
+@example("nlp/text_generation_fnet", pairs=2)
 def fnet_generation():
     """An FNet encoder and a decoder with cross-attention."""
     return translator(FourierEncoder(DIM, 32), 32)
@@ -199,8 +175,6 @@ class SpeechDecoder(layers.Layer):
 class SpeechTransformer(keras.Model):
     """Layers set by `setattr`; a list of two inputs; a dict in its train step."""
 
-    train_step = own_step
-
     def __init__(self, num_hid=16, num_head=2, num_feed_forward=32, num_classes=20):
         super().__init__()
         self.num_classes = num_classes
@@ -221,35 +195,16 @@ class SpeechTransformer(keras.Model):
             y = getattr(self, f"dec_layer_{i}")(found, y)
         return self.classifier(y)
 
-    def objective(self, batch):
-        target = batch["target"]
-        found = self([batch["source"], target[:, :-1]], training=True)
-        return of_logits()(target[:, 1:], found)
 
-
-@example(
-    "audio/transformer_asr",
-    "subclassed Model with train_step on a dict, without get_config and **kwargs; call "
-    "takes a list; decoders take the features first",
-    pairs=3,
-    others=SUM,
-)
+@example("audio/transformer_asr", pairs=3)
 def transformer_asr():
     """Speech features, an encoder layer, two decoder layers."""
-    model = compiled(SpeechTransformer())
+    model = SpeechTransformer()
     source, target = normal(8, 5), integers(WORDS, LENGTH + 1)
-    inputs = ([source[:BATCH], target[:BATCH, :-1]],)
-    parts = {"model": Part(model, inputs)}
-    return Built(model, {"source": source, "target": target}, parts=parts)
+    return Built(model, [source, target[:, :-1]])
 
 
-@example(
-    "audio/ctc_asr",
-    "functional: convolutions with BatchNormalization, bidirectional GRUs, one hidden "
-    "Dense",
-    pairs=1,
-    others="the last gives the outputs",
-)
+@example("audio/ctc_asr", pairs=1)
 def ctc_asr():
     """Spectrograms, recurrent layers, characters."""
     inputs = keras.Input((8, 6))
@@ -259,4 +214,4 @@ def ctc_asr():
     x = layers.Bidirectional(layers.GRU(8, return_sequences=True))(x)
     x = layers.Dropout(0.5)(layers.ReLU()(layers.Dense(20)(x)))
     model = keras.Model(inputs, layers.Dense(7, activation="softmax")(x))
-    return Built(compiled(model, SPARSE), normal(8, 6), integers(7, 8))
+    return Built(model, normal(8, 6))

@@ -3,16 +3,7 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import (
-    SPARSE,
-    Built,
-    compiled,
-    example,
-    images,
-    integers,
-    of_logits,
-)
-from benchmarks.examples.steps import backend_gelu, own_step
+from benchmarks.examples.example import Built, backend_gelu, example, images
 from benchmarks.examples.vit import CLASSES, DIM, PatchEncoder, Patches, StochasticDepth
 
 
@@ -93,14 +84,7 @@ class PatchMerging(layers.Layer):
         return self.linear(ops.reshape(x, (-1, rows * columns // 4, x.shape[-1])))
 
 
-@example(
-    "vision/swin_transformers",
-    "functional around subclassed layers without get_config; a weight without a name; "
-    "gelu as an Activation layer in a Sequential",
-    pairs=2,
-    others="queries, keys and values; residual sums; a mean over places before the "
-    "outputs (PatchMerging)",
-)
+@example("vision/swin_transformers", pairs=2)
 def swin():
     """Two blocks, the second with shifted windows; patches are merged at the end."""
     inputs = keras.Input((8, 8, 3))
@@ -109,7 +93,7 @@ def swin():
         x = SwinBlock(DIM, (4, 4), 2, shift=shift)(x)
     x = layers.GlobalAveragePooling1D()(PatchMerging((4, 4), DIM)(x))
     model = keras.Model(inputs, layers.Dense(CLASSES, activation="softmax")(x))
-    return Built(compiled(model, SPARSE), images(), integers(CLASSES))
+    return Built(model, images())
 
 
 class ShiftMlp(layers.Layer):
@@ -181,8 +165,6 @@ class ShiftStage(layers.Layer):
 class ShiftViT(keras.Model):
     """Takes its augmentation as an argument; has a train step and a `call`."""
 
-    train_step = own_step
-
     def __init__(self, augmentation, dim, depths, **kwargs):
         super().__init__(**kwargs)
         self.augmentation = augmentation
@@ -192,11 +174,6 @@ class ShiftViT(keras.Model):
         self.pool = layers.GlobalAveragePooling2D()
         self.classifier = layers.Dense(CLASSES)
 
-    def objective(self, data):
-        x, y = data
-        x = self(self.augmentation(x, training=True), training=True)
-        return self.compute_loss(y=y, y_pred=x)
-
     def call(self, x, training=False):
         x = self.projection(x)
         for stage in self.stages:
@@ -204,18 +181,12 @@ class ShiftViT(keras.Model):
         return self.classifier(self.pool(x))
 
 
-@example(
-    "vision/shiftvit",
-    "subclassed Model with train_step, without get_config; layers made in `build`, "
-    "widths a ratio of the input; activation=tf.nn.gelu",
-    pairs=3,
-    others="the second Dense of each MLP is joined by a residual sum",
-)
+@example("vision/shiftvit", pairs=3)
 def shiftvit():
     """Two stages, with two blocks and one."""
     augmentation = keras.Sequential([layers.RandomFlip("horizontal")])
-    model = compiled(ShiftViT(augmentation, DIM, [2, 1]), of_logits())
-    return Built(model, images(), integers(CLASSES))
+    model = ShiftViT(augmentation, DIM, [2, 1])
+    return Built(model, images())
 
 
 class SqueezeExcite(layers.Layer):
@@ -310,8 +281,6 @@ class AttentionPooling(layers.Layer):
 class PatchConvNet(keras.Model):
     """Its parts are arguments, and lie in its config as they are."""
 
-    train_step = own_step
-
     def __init__(self, stem, trunk, pooling, **kwargs):
         super().__init__(**kwargs)
         self.stem, self.trunk, self.pooling = stem, trunk, pooling
@@ -320,24 +289,13 @@ class PatchConvNet(keras.Model):
         mine = {"stem": self.stem, "trunk": self.trunk, "pooling": self.pooling}
         return {**super().get_config(), **mine}
 
-    def objective(self, data):
-        x, y = data
-        logits, _ = self(x, training=True)
-        return of_logits()(y, logits)
-
     def call(self, images):
         return self.pooling(self.trunk(self.stem(images)))
 
 
-@example(
-    "vision/patch_convnet",
-    "subclassed Model with train_step; configs that hold layers; one number for both "
-    "widths of an MLP; layers made in `build`",
-    pairs=3,
-    others="joined by a product with convolutions or a residual sum; gives outputs",
-)
+@example("vision/patch_convnet", pairs=3)
 def patch_convnet():
     """Squeeze-and-excitation in two blocks, attention pooling."""
     stem = keras.Sequential([layers.Conv2D(DIM, 3, 2, "same", activation="gelu")])
     model = PatchConvNet(stem, Trunk(2, DIM, 4), AttentionPooling(DIM, CLASSES))
-    return Built(compiled(model), images(), integers(CLASSES))
+    return Built(model, images())
