@@ -3,7 +3,7 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import Built, Holder, example, images, normal
+from benchmarks.examples.example import Built, Holder, chain, example, images, normal
 
 DIM, CLASSES = 16, 5
 
@@ -25,14 +25,12 @@ def simsiam():
     x = layers.ReLU()(layers.BatchNormalization()(x))
     x = layers.BatchNormalization()(layers.Dense(DIM, use_bias=False)(x))
     encoder = keras.Model(inputs, x, name="encoder")
-    predictor = keras.Sequential(
-        [
-            keras.Input((DIM,)),
-            layers.Dense(8, use_bias=False),
-            layers.ReLU(),
-            layers.BatchNormalization(),
-            layers.Dense(DIM),
-        ]
+    predictor = chain(
+        keras.Input((DIM,)),
+        layers.Dense(8, use_bias=False),
+        layers.ReLU(),
+        layers.BatchNormalization(),
+        layers.Dense(DIM),
     )
     parts = [(encoder, images()), (predictor, normal(DIM))]
     return Built(Holder(encoder=encoder, predictor=predictor), images(), parts)
@@ -58,16 +56,14 @@ class Contrastive(keras.Model):
         super().__init__()
         self.temperature = temperature
         self.encoder = encoder_of_images()
-        self.projection_head = keras.Sequential(
-            [
-                keras.Input((DIM,)),
-                layers.Dense(24, activation="relu"),
-                layers.Dense(DIM),
-            ],
+        self.projection_head = chain(
+            keras.Input((DIM,)),
+            layers.Dense(24, activation="relu"),
+            layers.Dense(DIM),
             name="projection_head",
         )
-        self.linear_probe = keras.Sequential(
-            [keras.Input((DIM,)), layers.Dense(CLASSES)], name="linear_probe"
+        self.linear_probe = chain(
+            keras.Input((DIM,)), layers.Dense(CLASSES), name="linear_probe"
         )
 
 

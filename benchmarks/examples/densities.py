@@ -6,7 +6,15 @@ import keras
 import numpy as np
 from keras import layers, ops
 
-from benchmarks.examples.example import BATCH, Built, Holder, example, images, normal
+from benchmarks.examples.example import (
+    BATCH,
+    Built,
+    Holder,
+    chain,
+    example,
+    images,
+    normal,
+)
 
 
 def kernel_init(scale):
@@ -110,7 +118,7 @@ def coupling():
 
 
 class RealNVP(keras.Model):
-    """Functional models in a list, constant masks, a train step and a call."""
+    """Functional models in a list, constant masks, and a call."""
 
     def __init__(self, num_coupling_layers):
         super().__init__()
@@ -163,12 +171,10 @@ class MixtureDensity(layers.Layer):
 @example("keras_recipes/approximating_non_function_mappings", pairs=2)
 def mixture_density():
     """Two hidden layers."""
-    model = keras.Sequential(
-        [
-            keras.Input((1,)),
-            layers.Dense(24, activation="relu"),
-            layers.Dense(24, activation="relu"),
-            MixtureDensity(1, 3),
-        ]
+    model = chain(
+        keras.Input((1,)),
+        layers.Dense(24, activation="relu"),
+        layers.Dense(24, activation="relu"),
+        MixtureDensity(1, 3),
     )
     return Built(model, normal(1))

@@ -12,6 +12,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import layers
 
 #: The modules of this package that have models.
 AREAS = tuple(
@@ -88,6 +89,18 @@ class Holder(keras.Model):
         super().__init__()
         for name, layer in held.items():
             setattr(self, name, layer)
+
+
+def chain(*inner: Any, name: str | None = None) -> keras.Sequential:
+    """Layers one after the other."""
+    return keras.Sequential(list(inner), name=name)
+
+
+def ffn(hidden: int, out: int, activation: Any = "relu", name: str | None = None):
+    """Two Dense layers."""
+    return chain(
+        layers.Dense(hidden, activation=activation), layers.Dense(out), name=name
+    )
 
 
 def normal(*shape: int) -> np.ndarray:

@@ -3,7 +3,7 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import Built, Holder, example, images, normal
+from benchmarks.examples.example import Built, Holder, chain, example, images, normal
 
 LATENT = 3
 
@@ -130,22 +130,18 @@ def wgan_graphs():
 @example("generative/dcgan_overriding_train_step", pairs=0)
 def dcgan():
     """A Dense layer at the beginning of one, and at the end of the other."""
-    discriminator = keras.Sequential(
-        [
-            keras.Input((8, 8, 3)),
-            layers.Conv2D(4, 4, 2, "same"),
-            layers.LeakyReLU(negative_slope=0.2),
-            layers.Flatten(),
-            layers.Dropout(0.2),
-            layers.Dense(1, activation="sigmoid"),
-        ]
+    discriminator = chain(
+        keras.Input((8, 8, 3)),
+        layers.Conv2D(4, 4, 2, "same"),
+        layers.LeakyReLU(negative_slope=0.2),
+        layers.Flatten(),
+        layers.Dropout(0.2),
+        layers.Dense(1, activation="sigmoid"),
     )
-    generator = keras.Sequential(
-        [
-            keras.Input((LATENT,)),
-            layers.Dense(4 * 4 * 4),
-            layers.Reshape((4, 4, 4)),
-            layers.Conv2DTranspose(3, 4, 2, "same", activation="sigmoid"),
-        ]
+    generator = chain(
+        keras.Input((LATENT,)),
+        layers.Dense(4 * 4 * 4),
+        layers.Reshape((4, 4, 4)),
+        layers.Conv2DTranspose(3, 4, 2, "same", activation="sigmoid"),
     )
     return adversarial(discriminator, generator, images())

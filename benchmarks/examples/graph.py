@@ -4,7 +4,14 @@ import keras
 import numpy as np
 from keras import layers, ops
 
-from benchmarks.examples.example import Built, backend_gelu, example, integers, normal
+from benchmarks.examples.example import (
+    Built,
+    backend_gelu,
+    example,
+    ffn,
+    integers,
+    normal,
+)
 
 NODES, FEATURES, CLASSES = 12, 6, 4
 EDGES = np.random.default_rng(2).integers(0, NODES, (2, 30)).astype("int32")
@@ -190,9 +197,7 @@ class TransformerReadout(layers.Layer):
     def __init__(self, num_heads=2, embed_dim=16, dense_dim=32, **kwargs):
         super().__init__(**kwargs)
         self.attention = layers.MultiHeadAttention(num_heads, embed_dim)
-        self.dense_proj = keras.Sequential(
-            [layers.Dense(dense_dim, activation="relu"), layers.Dense(embed_dim)]
-        )
+        self.dense_proj = ffn(dense_dim, embed_dim)
         self.layernorm_1 = layers.LayerNormalization()
         self.layernorm_2 = layers.LayerNormalization()
         self.average_pooling = layers.GlobalAveragePooling1D()

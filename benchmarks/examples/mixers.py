@@ -3,7 +3,7 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import Built, example, images
+from benchmarks.examples.example import Built, chain, example, images
 from benchmarks.examples.vit import CLASSES, DIM, Patches
 
 
@@ -12,19 +12,15 @@ class Mixer(layers.Layer):
 
     def __init__(self, num_patches, hidden_units, rate=0.2, **kwargs):
         super().__init__(**kwargs)
-        self.mlp1 = keras.Sequential(
-            [
-                layers.Dense(num_patches, activation="gelu"),
-                layers.Dense(num_patches),
-                layers.Dropout(rate),
-            ]
+        self.mlp1 = chain(
+            layers.Dense(num_patches, activation="gelu"),
+            layers.Dense(num_patches),
+            layers.Dropout(rate),
         )
-        self.mlp2 = keras.Sequential(
-            [
-                layers.Dense(num_patches, activation="gelu"),
-                layers.Dense(hidden_units),
-                layers.Dropout(rate),
-            ]
+        self.mlp2 = chain(
+            layers.Dense(num_patches, activation="gelu"),
+            layers.Dense(hidden_units),
+            layers.Dropout(rate),
         )
         self.normalize = layers.LayerNormalization(epsilon=1e-6)
 
@@ -42,12 +38,10 @@ class FourierLayer(layers.Layer):
 
     def __init__(self, embedding_dim, rate=0.2, **kwargs):
         super().__init__(**kwargs)
-        self.ffn = keras.Sequential(
-            [
-                layers.Dense(embedding_dim, activation="gelu"),
-                layers.Dropout(rate),
-                layers.Dense(embedding_dim),
-            ]
+        self.ffn = chain(
+            layers.Dense(embedding_dim, activation="gelu"),
+            layers.Dropout(rate),
+            layers.Dense(embedding_dim),
         )
         self.normalize1 = layers.LayerNormalization(epsilon=1e-6)
         self.normalize2 = layers.LayerNormalization(epsilon=1e-6)
@@ -63,8 +57,8 @@ class GatedMlp(layers.Layer):
 
     def __init__(self, num_patches, embedding_dim, rate=0.2, **kwargs):
         super().__init__(**kwargs)
-        self.up = keras.Sequential(
-            [layers.Dense(embedding_dim * 2, activation="gelu"), layers.Dropout(rate)]
+        self.up = chain(
+            layers.Dense(embedding_dim * 2, activation="gelu"), layers.Dropout(rate)
         )
         self.down = layers.Dense(embedding_dim)
         self.spatial = layers.Dense(num_patches, bias_initializer="Ones")

@@ -1,9 +1,9 @@
-"""Reinforcement learning and recipes: small MLPs, trained here by `fit`."""
+"""Reinforcement learning and recipes: small MLPs."""
 
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import Built, example, images, normal
+from benchmarks.examples.example import Built, chain, example, images, normal
 
 
 @example("rl/actor_critic_cartpole", pairs=1)
@@ -29,16 +29,14 @@ def ppo():
 @example("rl/deep_q_network_breakout", pairs=1)
 def deep_q_network():
     """One hidden layer behind convolutions."""
-    model = keras.Sequential(
-        [
-            layers.Lambda(
-                lambda x: keras.ops.transpose(x, (0, 2, 3, 1)), output_shape=(8, 8, 4)
-            ),
-            layers.Conv2D(4, 3, 2, activation="relu"),
-            layers.Flatten(),
-            layers.Dense(32, activation="relu"),
-            layers.Dense(4, activation="linear"),
-        ]
+    model = chain(
+        layers.Lambda(
+            lambda x: keras.ops.transpose(x, (0, 2, 3, 1)), output_shape=(8, 8, 4)
+        ),
+        layers.Conv2D(4, 3, 2, activation="relu"),
+        layers.Flatten(),
+        layers.Dense(32, activation="relu"),
+        layers.Dense(4, activation="linear"),
     )
     x = images(8, 4).transpose(0, 3, 1, 2)
     return Built(model, x)
@@ -58,7 +56,7 @@ def ddpg():
 
 
 class MyTrainer(keras.Model):
-    """A train step around any model."""
+    """Around any model."""
 
     def __init__(self, model):
         super().__init__()
@@ -71,14 +69,12 @@ class MyTrainer(keras.Model):
 @example("keras_recipes/trainer_pattern", pairs=1)
 def trainer_pattern():
     """Flatten, a hidden layer, Dropout, classes."""
-    inner = keras.Sequential(
-        [
-            keras.Input((4, 4)),
-            layers.Flatten(),
-            layers.Dense(32, activation="relu"),
-            layers.Dropout(0.2),
-            layers.Dense(5),
-        ]
+    inner = chain(
+        keras.Input((4, 4)),
+        layers.Flatten(),
+        layers.Dense(32, activation="relu"),
+        layers.Dropout(0.2),
+        layers.Dense(5),
     )
     parts = [(inner, normal(4, 4))]
     return Built(MyTrainer(inner), normal(4, 4), parts)
@@ -110,15 +106,13 @@ class Antirectifier(layers.Layer):
 @example("keras_recipes/antirectifier", pairs=0)
 def antirectifier():
     """Dense and Antirectifier in turn."""
-    model = keras.Sequential(
-        [
-            keras.Input((12,)),
-            layers.Dense(24),
-            Antirectifier(),
-            layers.Dense(24),
-            Antirectifier(),
-            layers.Dropout(0.5),
-            layers.Dense(5),
-        ]
+    model = chain(
+        keras.Input((12,)),
+        layers.Dense(24),
+        Antirectifier(),
+        layers.Dense(24),
+        Antirectifier(),
+        layers.Dropout(0.5),
+        layers.Dense(5),
     )
     return Built(model, normal(12))

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import layers, ops
 
-from benchmarks.examples.example import Built, example, integers, normal
+from benchmarks.examples.example import Built, chain, example, integers, normal
 from benchmarks.examples.vit import PlaceEmbedding
 
 DIM, KINDS = 8, 5
@@ -246,16 +246,14 @@ def feature_space():
 @example("structured_data/imbalanced_classification", pairs=3)
 def imbalanced():
     """Dense and Dropout in turn."""
-    model = keras.Sequential(
-        [
-            keras.Input((12,)),
-            layers.Dense(32, activation="relu"),
-            layers.Dense(32, activation="relu"),
-            layers.Dropout(0.3),
-            layers.Dense(32, activation="relu"),
-            layers.Dropout(0.3),
-            layers.Dense(1, activation="sigmoid"),
-        ]
+    model = chain(
+        keras.Input((12,)),
+        layers.Dense(32, activation="relu"),
+        layers.Dense(32, activation="relu"),
+        layers.Dropout(0.3),
+        layers.Dense(32, activation="relu"),
+        layers.Dropout(0.3),
+        layers.Dense(1, activation="sigmoid"),
     )
     return Built(model, normal(12))
 

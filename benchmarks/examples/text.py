@@ -3,7 +3,7 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import BATCH, Built, example, integers
+from benchmarks.examples.example import BATCH, Built, example, ffn, integers
 
 WORDS, LENGTH, DIM = 20, 6, 16
 
@@ -14,9 +14,7 @@ class TextBlock(layers.Layer):
     def __init__(self, embed_dim, num_heads, ff_dim, rate=0.1):
         super().__init__()
         self.att = layers.MultiHeadAttention(num_heads=num_heads, key_dim=embed_dim)
-        self.ffn = keras.Sequential(
-            [layers.Dense(ff_dim, activation="relu"), layers.Dense(embed_dim)]
-        )
+        self.ffn = ffn(ff_dim, embed_dim)
         self.layernorm1 = layers.LayerNormalization(epsilon=1e-6)
         self.layernorm2 = layers.LayerNormalization(epsilon=1e-6)
         self.dropout1, self.dropout2 = layers.Dropout(rate), layers.Dropout(rate)
@@ -83,12 +81,7 @@ class Switch(layers.Layer):
         super().__init__()
         self.num_experts, self.embed_dim = num_experts, embed_dim
         self.num_tokens = num_tokens
-        self.experts = [
-            keras.Sequential(
-                [layers.Dense(ff_dim, activation="relu"), layers.Dense(embed_dim)]
-            )
-            for _ in range(num_experts)
-        ]
+        self.experts = [ffn(ff_dim, embed_dim) for _ in range(num_experts)]
         self.capacity = capacity_factor * num_tokens // num_experts
         self.router = Router(num_experts, self.capacity)
 
@@ -138,18 +131,8 @@ def causal_mask(inputs, batch):
     return ops.tile(ops.reshape(mask, (1, length, length)), (batch, 1, 1))
 
 
-class GptBlock(layers.Layer):
+class GptBlock(TextBlock):
     """As the text block, with a causal mask."""
-
-    def __init__(self, embed_dim, num_heads, ff_dim, rate=0.1):
-        super().__init__()
-        self.att = layers.MultiHeadAttention(num_heads, embed_dim)
-        self.ffn = keras.Sequential(
-            [layers.Dense(ff_dim, activation="relu"), layers.Dense(embed_dim)]
-        )
-        self.layernorm1 = layers.LayerNormalization(epsilon=1e-6)
-        self.layernorm2 = layers.LayerNormalization(epsilon=1e-6)
-        self.dropout1, self.dropout2 = layers.Dropout(rate), layers.Dropout(rate)
 
     def call(self, inputs):
         mask = causal_mask(inputs, ops.shape(inputs)[0])
@@ -169,7 +152,7 @@ def miniature_gpt():
 
 
 class MaskedLanguageModel(keras.Model):
-    """A functional model of its own class, with a loss of its own."""
+    """A functional model of its own class."""
 
 
 def bert(inputs, dropout=0.1):
@@ -179,11 +162,10 @@ def bert(inputs, dropout=0.1):
         attention = layers.MultiHeadAttention(2, 8, name=f"encoder_{i}_attention")
         y = layers.Dropout(dropout)(attention(x, x, x))
         x = layers.LayerNormalization(epsilon=1e-6)(x + y)
-        ffn = keras.Sequential(
-            [layers.Dense(32, activation="relu"), layers.Dense(DIM)],
-            name=f"encoder_{i}_ffn",
+        inner = ffn(32, DIM, name=f"encoder_{i}_ffn")
+        x = layers.LayerNormalization(epsilon=1e-6)(
+            x + layers.Dropout(dropout)(inner(x))
         )
-        x = layers.LayerNormalization(epsilon=1e-6)(x + layers.Dropout(dropout)(ffn(x)))
     return x
 
 

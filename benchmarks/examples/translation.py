@@ -3,7 +3,7 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import Built, example, integers, normal
+from benchmarks.examples.example import Built, chain, example, ffn, integers, normal
 from benchmarks.examples.text import (
     DIM,
     LENGTH,
@@ -35,9 +35,7 @@ class TranslationEncoder(Configured, layers.Layer):
         self.embed_dim, self.dense_dim = embed_dim, dense_dim
         self.num_heads = num_heads
         self.attention = layers.MultiHeadAttention(num_heads, embed_dim)
-        self.dense_proj = keras.Sequential(
-            [layers.Dense(dense_dim, activation="relu"), layers.Dense(embed_dim)]
-        )
+        self.dense_proj = ffn(dense_dim, embed_dim)
         self.layernorm_1 = layers.LayerNormalization()
         self.layernorm_2 = layers.LayerNormalization()
         self.supports_masking = True
@@ -82,9 +80,7 @@ class TranslationDecoder(Configured, layers.Layer):
         self.num_heads = num_heads
         self.attention_1 = layers.MultiHeadAttention(num_heads, embed_dim)
         self.attention_2 = layers.MultiHeadAttention(num_heads, embed_dim)
-        self.dense_proj = keras.Sequential(
-            [layers.Dense(latent_dim, activation="relu"), layers.Dense(embed_dim)]
-        )
+        self.dense_proj = ffn(latent_dim, embed_dim)
         self.layernorm_1 = layers.LayerNormalization()
         self.layernorm_2 = layers.LayerNormalization()
         self.layernorm_3 = layers.LayerNormalization()
@@ -130,9 +126,7 @@ class FourierEncoder(layers.Layer):
     def __init__(self, embed_dim, dense_dim, **kwargs):
         super().__init__(**kwargs)
         self.embed_dim, self.dense_dim = embed_dim, dense_dim
-        self.dense_proj = keras.Sequential(
-            [layers.Dense(dense_dim, activation="relu"), layers.Dense(embed_dim)]
-        )
+        self.dense_proj = ffn(dense_dim, embed_dim)
         self.layernorm_1 = layers.LayerNormalization()
         self.layernorm_2 = layers.LayerNormalization()
 
@@ -160,9 +154,7 @@ class SpeechDecoder(layers.Layer):
         self.enc_att = layers.MultiHeadAttention(num_heads, embed_dim)
         self.self_dropout = layers.Dropout(0.5)
         self.enc_dropout, self.ffn_dropout = layers.Dropout(0.1), layers.Dropout(0.1)
-        self.ffn = keras.Sequential(
-            [layers.Dense(feed_forward_dim, activation="relu"), layers.Dense(embed_dim)]
-        )
+        self.ffn = ffn(feed_forward_dim, embed_dim)
 
     def call(self, enc_out, target):
         mask = ops.cast(causal_mask(target, ops.shape(target)[0]), "bool")
@@ -173,15 +165,15 @@ class SpeechDecoder(layers.Layer):
 
 
 class SpeechTransformer(keras.Model):
-    """Layers set by `setattr`; a list of two inputs; a dict in its train step."""
+    """Layers set by `setattr`; a list of two inputs."""
 
     def __init__(self, num_hid=16, num_head=2, num_feed_forward=32, num_classes=20):
         super().__init__()
         self.num_classes = num_classes
         self.features = layers.Conv1D(num_hid, 3, 2, "same", activation="relu")
         self.dec_input = TokenAndPosition(LENGTH, num_classes, num_hid)
-        self.encoder = keras.Sequential(
-            [self.features, TextBlock(num_hid, num_head, num_feed_forward)]
+        self.encoder = chain(
+            self.features, TextBlock(num_hid, num_head, num_feed_forward)
         )
         for i in range(2):
             layer = SpeechDecoder(num_hid, num_head, num_feed_forward)

@@ -3,7 +3,15 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import Built, Holder, example, images, normal
+from benchmarks.examples.example import (
+    Built,
+    Holder,
+    chain,
+    example,
+    ffn,
+    images,
+    normal,
+)
 from benchmarks.examples.vit import CLASSES, DIM, Patches, block
 
 
@@ -43,8 +51,8 @@ def vivit():
         h = layers.LayerNormalization(epsilon=1e-6)(x)
         x = layers.Add()([layers.MultiHeadAttention(2, 8, dropout=0.1)(h, h), x])
         gelu = keras.ops.gelu
-        ffn = keras.Sequential(
-            [layers.Dense(DIM * 4, activation=gelu), layers.Dense(DIM, activation=gelu)]
+        ffn = chain(
+            layers.Dense(DIM * 4, activation=gelu), layers.Dense(DIM, activation=gelu)
         )
         x = layers.Add()([ffn(layers.LayerNormalization(epsilon=1e-6)(x)), x])
     x = layers.GlobalAvgPool1D()(layers.LayerNormalization(epsilon=1e-6)(x))
@@ -74,12 +82,7 @@ class FrameEncoder(layers.Layer):
     def __init__(self, embed_dim, dense_dim, num_heads, **kwargs):
         super().__init__(**kwargs)
         self.attention = layers.MultiHeadAttention(num_heads, embed_dim, dropout=0.3)
-        self.dense_proj = keras.Sequential(
-            [
-                layers.Dense(dense_dim, activation=keras.activations.gelu),
-                layers.Dense(embed_dim),
-            ]
-        )
+        self.dense_proj = ffn(dense_dim, embed_dim, keras.activations.gelu)
         self.layernorm_1 = layers.LayerNormalization()
         self.layernorm_2 = layers.LayerNormalization()
 

@@ -3,7 +3,15 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import Built, Holder, example, images, integers, normal
+from benchmarks.examples.example import (
+    Built,
+    Holder,
+    chain,
+    example,
+    images,
+    integers,
+    normal,
+)
 
 DIM, CLASSES = 16, 5
 
@@ -125,12 +133,10 @@ class CaptionDecoder(layers.Layer):
 @example("vision/image_captioning", pairs=1)
 def image_captioning():
     """A feature map, an encoder, a decoder of words."""
-    cnn_model = keras.Sequential(
-        [
-            keras.Input((8, 8, 3)),
-            layers.Conv2D(DIM, 3, 4, activation="relu"),
-            layers.Reshape((-1, DIM)),
-        ]
+    cnn_model = chain(
+        keras.Input((8, 8, 3)),
+        layers.Conv2D(DIM, 3, 4, activation="relu"),
+        layers.Reshape((-1, DIM)),
     )
     encoder, decoder = CaptionEncoder(DIM, 32, 1), CaptionDecoder(DIM, 32, 2)
     image, tokens = keras.Input((8, 8, 3)), keras.Input((5,), dtype="int32")
@@ -182,7 +188,7 @@ def attention_mil():
 
 
 class Distiller(keras.Model):
-    """Keras's own example of a teacher: compute_loss and call, no train_step."""
+    """A student, which is called, and a teacher."""
 
     def __init__(self, student, teacher):
         super().__init__()
@@ -197,15 +203,13 @@ def knowledge_distillation():
     """Convolutions, Flatten, a hidden layer, classes."""
 
     def small(filters, name):
-        return keras.Sequential(
-            [
-                keras.Input((8, 8, 3)),
-                layers.Conv2D(filters, 3, 2),
-                layers.LeakyReLU(negative_slope=0.2),
-                layers.Flatten(),
-                layers.Dense(4 * filters, activation="relu"),
-                layers.Dense(CLASSES),
-            ],
+        return chain(
+            keras.Input((8, 8, 3)),
+            layers.Conv2D(filters, 3, 2),
+            layers.LeakyReLU(negative_slope=0.2),
+            layers.Flatten(),
+            layers.Dense(4 * filters, activation="relu"),
+            layers.Dense(CLASSES),
             name=name,
         )
 
@@ -234,12 +238,12 @@ class LinearExperts(layers.Layer):
 
 
 class MoEModel(keras.Model):
-    """Convolutions, then experts; a train step and a call."""
+    """Convolutions, then experts."""
 
     def __init__(self, num_classes):
         super().__init__()
-        self.conv_block = keras.Sequential(
-            [layers.Conv2D(4, 3, 2, activation="relu"), layers.Flatten()]
+        self.conv_block = chain(
+            layers.Conv2D(4, 3, 2, activation="relu"), layers.Flatten()
         )
         self.moe_classifier = LinearExperts(num_classes)
         self.softmax = layers.Softmax()

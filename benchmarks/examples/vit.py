@@ -3,7 +3,7 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import Built, backend_gelu, example, images
+from benchmarks.examples.example import Built, backend_gelu, chain, example, images
 
 DIM, CLASSES = 16, 5
 
@@ -78,8 +78,8 @@ def block(x, units, activation="gelu", branch=lambda x: x):
 @example("vision/image_classification_with_vision_transformer", pairs=4)
 def vit():
     """Augmentation, patches, two blocks, Flatten, an MLP head of two layers."""
-    augmentation = keras.Sequential(
-        [layers.Normalization(mean=0.5, variance=0.1), layers.RandomFlip("horizontal")]
+    augmentation = chain(
+        layers.Normalization(mean=0.5, variance=0.1), layers.RandomFlip("horizontal")
     )
     inputs = keras.Input((8, 8, 3))
     x = PatchEncoder(16, DIM)(Patches(2)(augmentation(inputs)))

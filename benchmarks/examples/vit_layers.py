@@ -3,7 +3,7 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import Built, backend_gelu, example, images
+from benchmarks.examples.example import Built, backend_gelu, chain, example, images
 from benchmarks.examples.vit import CLASSES, DIM, PatchEncoder, Patches, StochasticDepth
 
 
@@ -44,14 +44,12 @@ class SwinBlock(layers.Layer):
         self.attn = WindowAttention(dim, window, num_heads)
         self.drop_path = layers.Dropout(0.03)
         self.norm2 = layers.LayerNormalization(epsilon=1e-5)
-        self.mlp = keras.Sequential(
-            [
-                layers.Dense(num_mlp),
-                layers.Activation(keras.activations.gelu),
-                layers.Dropout(0.03),
-                layers.Dense(dim),
-                layers.Dropout(0.03),
-            ]
+        self.mlp = chain(
+            layers.Dense(num_mlp),
+            layers.Activation(keras.activations.gelu),
+            layers.Dropout(0.03),
+            layers.Dense(dim),
+            layers.Dropout(0.03),
         )
 
     def call(self, x):
@@ -104,13 +102,11 @@ class ShiftMlp(layers.Layer):
         self.ratio, self.rate = ratio, rate
 
     def build(self, shape):
-        self.mlp = keras.Sequential(
-            [
-                layers.Dense(int(self.ratio * shape[-1]), activation=backend_gelu()),
-                layers.Dropout(self.rate),
-                layers.Dense(shape[-1]),
-                layers.Dropout(self.rate),
-            ]
+        self.mlp = chain(
+            layers.Dense(int(self.ratio * shape[-1]), activation=backend_gelu()),
+            layers.Dropout(self.rate),
+            layers.Dense(shape[-1]),
+            layers.Dropout(self.rate),
         )
 
     def call(self, x):
@@ -163,7 +159,7 @@ class ShiftStage(layers.Layer):
 
 
 class ShiftViT(keras.Model):
-    """Takes its augmentation as an argument; has a train step and a `call`."""
+    """Takes its augmentation as an argument, and does not call it."""
 
     def __init__(self, augmentation, dim, depths, **kwargs):
         super().__init__(**kwargs)
@@ -184,7 +180,7 @@ class ShiftViT(keras.Model):
 @example("vision/shiftvit", pairs=3)
 def shiftvit():
     """Two stages, with two blocks and one."""
-    augmentation = keras.Sequential([layers.RandomFlip("horizontal")])
+    augmentation = chain(layers.RandomFlip("horizontal"))
     model = ShiftViT(augmentation, DIM, [2, 1])
     return Built(model, images())
 
@@ -224,13 +220,11 @@ class Trunk(layers.Layer):
 
     def build(self, shape):
         self.blocks = [
-            keras.Sequential(
-                [
-                    layers.LayerNormalization(epsilon=1e-6),
-                    layers.Conv2D(self.dimensions, 1, activation=backend_gelu()),
-                    SqueezeExcite(self.ratio),
-                    layers.Conv2D(self.dimensions, 1, padding="same"),
-                ]
+            chain(
+                layers.LayerNormalization(epsilon=1e-6),
+                layers.Conv2D(self.dimensions, 1, activation=backend_gelu()),
+                SqueezeExcite(self.ratio),
+                layers.Conv2D(self.dimensions, 1, padding="same"),
             )
             for _ in range(self.depth)
         ]
@@ -259,12 +253,10 @@ class AttentionPooling(layers.Layer):
         self.attention = layers.MultiHeadAttention(1, self.dimensions, dropout=0.2)
         self.norm1 = layers.LayerNormalization(epsilon=1e-6)
         self.norm2 = layers.LayerNormalization(epsilon=1e-6)
-        self.mlp = keras.Sequential(
-            [
-                layers.Dense(self.dimensions, activation=backend_gelu()),
-                layers.Dropout(0.2),
-                layers.Dense(self.dimensions, activation=backend_gelu()),
-            ]
+        self.mlp = chain(
+            layers.Dense(self.dimensions, activation=backend_gelu()),
+            layers.Dropout(0.2),
+            layers.Dense(self.dimensions, activation=backend_gelu()),
         )
         self.dense, self.flatten = layers.Dense(self.num_classes), layers.Flatten()
 
@@ -296,6 +288,6 @@ class PatchConvNet(keras.Model):
 @example("vision/patch_convnet", pairs=3)
 def patch_convnet():
     """Squeeze-and-excitation in two blocks, attention pooling."""
-    stem = keras.Sequential([layers.Conv2D(DIM, 3, 2, "same", activation="gelu")])
+    stem = chain(layers.Conv2D(DIM, 3, 2, "same", activation="gelu"))
     model = PatchConvNet(stem, Trunk(2, DIM, 4), AttentionPooling(DIM, CLASSES))
     return Built(model, images())

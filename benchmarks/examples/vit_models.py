@@ -3,7 +3,7 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import Built, backend_gelu, example, images
+from benchmarks.examples.example import Built, backend_gelu, chain, example, images
 from benchmarks.examples.vit import CLASSES, DIM, PatchEncoder, Patches, StochasticDepth
 
 
@@ -58,8 +58,8 @@ class CaiT(keras.Model):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        self.projection = keras.Sequential(
-            [layers.Conv2D(config["dim"], 2, 2), layers.Reshape((-1, config["dim"]))]
+        self.projection = chain(
+            layers.Conv2D(config["dim"], 2, 2), layers.Reshape((-1, config["dim"]))
         )
         self.cls = self.add_weight(shape=(1, 1, config["dim"]), initializer="zeros")
         self.places = self.add_weight(shape=(1, 16, config["dim"]), initializer="zeros")
@@ -88,9 +88,7 @@ class DistilledViT(keras.Model):
 
     def __init__(self, depth=2, **kwargs):
         super().__init__(**kwargs)
-        self.projection = keras.Sequential(
-            [layers.Conv2D(DIM, 2, 2), layers.Reshape((16, DIM))]
-        )
+        self.projection = chain(layers.Conv2D(DIM, 2, 2), layers.Reshape((16, DIM)))
         shape = (1, 1, DIM)
         self.places = self.add_weight(shape=(1, 18, DIM), initializer="zeros")
         self.cls = self.add_weight(shape=shape, initializer="zeros", name="cls")
@@ -137,9 +135,7 @@ class DeiT(keras.Model):
 @example("vision/deit", pairs=2)
 def deit():
     """A class token and a distillation token."""
-    teacher = keras.Sequential(
-        [keras.Input((8, 8, 3)), layers.Flatten(), layers.Dense(CLASSES)]
-    )
+    teacher = chain(keras.Input((8, 8, 3)), layers.Flatten(), layers.Dense(CLASSES))
     student = DistilledViT()
     student(images())
     parts = [(student, images())]
