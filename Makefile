@@ -156,7 +156,7 @@ lint: .venv/ready
 
 bench: .venv/ready
 	@for backend in $(BACKENDS); do \
-		KERAS_BACKEND=$$backend .venv/bin/python benchmarks/step_cost.py || exit 1; \
+		KERAS_BACKEND=$$backend .venv/bin/python -m benchmarks.step_cost || exit 1; \
 	done
 
 clean:

@@ -1,6 +1,6 @@
 """The shapes a benchmark measures, as rows of data, and the models it compares.
 
-Not run by itself; see step_cost.py.
+See step_cost.py.
 """
 
 import dataclasses
@@ -61,66 +61,19 @@ class Shape:
         )
 
 
+_LARGE = (50304, "mixed_bfloat16")
 SHAPES = {
-    "tiny": Shape(16, 1, 2, 64, 24, 16, 4, steps=6, steps_per_turn=2),
-    "small": Shape(64, 2, 4, 512, 192, 64, 32, steps=160, steps_per_turn=4),
-    "large": Shape(256, 4, 4, 2048, 768, 64, 8, steps=48, steps_per_turn=3),
-    "medium": Shape(128, 4, 4, 1024, 384, 128, 16, steps=48, steps_per_turn=3),
+    "tiny": Shape(16, 1, 2, 64, 24, 16, 4, 6, 2),
+    "small": Shape(64, 2, 4, 512, 192, 64, 32, 160, 4),
+    "medium": Shape(128, 4, 4, 1024, 384, 128, 16, 48, 3),
     # Of SmolLM2-135M, for `--model smollm2`.
-    "smollm2": Shape(
-        576,
-        30,
-        9,
-        1536,
-        1024,
-        128,
-        4,
-        steps=24,
-        steps_per_turn=2,
-        vocabulary_size=49152,
-    ),
-    # For memory: the parameters weigh more than the activations, as at scale.
-    "parameters": Shape(512, 4, 8, 8192, 3072, 32, 4, steps=24, steps_per_turn=2),
+    "smollm2": Shape(576, 30, 9, 1536, 1024, 128, 4, 24, 2, 49152),
     # For a GPU: the paper's models whole, as wide as they begin.
-    "paper-300m": Shape(
-        1024,
-        24,
-        16,
-        8192,
-        3072,
-        1024,
-        8,
-        steps=40,
-        steps_per_turn=4,
-        vocabulary_size=50304,
-        dtype="mixed_bfloat16",
-    ),
-    "paper-2.8b": Shape(
-        2048,
-        24,
-        32,
-        16384,
-        6528,
-        1024,
-        2,
-        steps=20,
-        steps_per_turn=4,
-        vocabulary_size=50304,
-        dtype="mixed_bfloat16",
-    ),
-    # For a GPU: two layers of the paper's 2.8B model on their way to 1.3B.
+    "paper-300m": Shape(1024, 24, 16, 8192, 3072, 1024, 8, 40, 4, *_LARGE),
+    "paper-2.8b": Shape(2048, 24, 32, 16384, 6528, 1024, 2, 20, 4, *_LARGE),
+    # Two layers of the paper's 2.8B model on their way to 1.3B.
     "paper-1.3b-layer": Shape(
-        2048,
-        2,
-        32,
-        16384,
-        6528,
-        1024,
-        8,
-        steps=200,
-        steps_per_turn=10,
-        vocabulary_size=8192,
-        dtype="mixed_bfloat16",
+        2048, 2, 32, 16384, 6528, 1024, 8, 200, 10, 8192, "mixed_bfloat16"
     ),
 }
 
@@ -288,10 +241,10 @@ def make_contestants(kind, shape, jit_compile="auto", names=None):
 
 
 def fit(model, shape, data, callbacks=()):
-    """One epoch over the batches of `data`, silent; of a pair, as its student reads."""
+    """One epoch over the batches of `data`, silent."""
     ids, targets = data
     model.fit(
-        token_inputs(getattr(model, "student", model), ids),
+        token_inputs(model, ids),
         targets,
         batch_size=shape.batch_size,
         shuffle=False,

@@ -1,6 +1,6 @@
 """What can be done with each of KerasHub's families: every cell is run.
 
-    KERAS_BACKEND=torch python benchmarks/families.py
+    KERAS_BACKEND=torch python -m benchmarks.families
 
 Tiny models with random weights, the tests' own (tests/support/hub_models.py): masked at
 random to 10 of 24 neurons, or to one of two key/value heads with its two query heads,
@@ -14,27 +14,20 @@ Writes benchmarks/results/families.json and .md.
 import argparse
 import pathlib
 import re
-import sys
 import tempfile
 
 import keras
 import numpy as np
-import record
 
-sys.path.insert(0, str(record.REPOSITORY))
-
-import keras_idea as ki  # noqa: E402
-from keras_idea.export import export_gguf, export_hf  # noqa: E402
-from keras_idea.finding.find_heads import find_heads  # noqa: E402
-from keras_idea.hub.families import (
-    FAMILIES,  # noqa: E402
-    HEAD_ARGUMENTS,
-    STACKED_HEAD_ARGUMENTS,
-)
-from tests.support import encoders  # noqa: E402
-from tests.support.helpers import to_numpy  # noqa: E402
-from tests.support.hub_models import ENCODERS, MODELS, batch, tiny_lm  # noqa: E402
-from tests.support.masks import prune_by_hand  # noqa: E402
+import keras_idea as ki
+from benchmarks import record
+from keras_idea.export import export_gguf, export_hf
+from keras_idea.finding.find_heads import find_heads
+from keras_idea.hub.families import FAMILIES, HEAD_ARGUMENTS, STACKED_HEAD_ARGUMENTS
+from tests.support import encoders
+from tests.support.helpers import to_numpy
+from tests.support.hub_models import ENCODERS, MODELS, batch, tiny_lm
+from tests.support.masks import prune_by_hand
 
 KEPT = 10
 COLUMNS = (
@@ -170,9 +163,7 @@ def main():
     """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", help="names of rows; default: all")
-    parser.add_argument(
-        "--output", default=record.REPOSITORY / "benchmarks" / "results"
-    )
+    parser.add_argument("--output", default=record.RESULTS)
     arguments = parser.parse_args()
     facts, results, why = record.environment(), {"neurons": {}, "kv_groups": {}}, {}
     for name in arguments.only or [*MODELS, *ENCODERS]:
@@ -185,8 +176,7 @@ def main():
             print(name, kind, found[name], flush=True)
     tables = [of_neurons(results["neurons"]), of_heads(results["kv_groups"], why)]
     kept = {**results["neurons"], "kv_groups": results["kv_groups"]}
-    for path in record.write(arguments.output, "families", facts, kept, tables):
-        print(f"written: {path}")
+    record.write(arguments.output, "families", facts, kept, tables)
 
 
 def without_heads(name):

@@ -1,7 +1,6 @@
 """Proof that what was timed did prune: a dead pruner would cost nothing.
 
-Not run by itself; every benchmark that measures our steps asks it when the clock is
-off. Keras, NumPy and this library alone are imported.
+Every benchmark that measures our steps asks it when the clock is off.
 """
 
 import keras

@@ -1,6 +1,6 @@
 """Ratios of what was measured in pairs, with intervals.
 
-Not run by itself; NumPy alone is imported. See step_cost.py and peers.
+See step_cost.py.
 """
 
 import dataclasses

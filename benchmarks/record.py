@@ -1,6 +1,6 @@
 """What a benchmark leaves behind: tables, and where and when it was run.
 
-Not run by itself; see step_cost.py.
+See step_cost.py.
 """
 
 import datetime
@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = REPOSITORY / "benchmarks" / "results"
 
 
 def environment():
@@ -25,9 +26,21 @@ def environment():
     packages = ["keras", "numpy", *_backend_packages(keras.backend.backend())]
     versions = {name: importlib.metadata.version(name) for name in packages}
     versions["keras-idea"] = ki.__version__  # which need not be installed
-    script = os.path.relpath(sys.argv[0], REPOSITORY)
-    command = f"{prefix()} python {shlex.join([script, *sys.argv[1:]])}"
-    return facts(command, versions, _device_name(keras.backend.backend()))
+    module = os.path.relpath(sys.argv[0], REPOSITORY).removesuffix(".py")
+    module = module.replace("/", ".").removesuffix(".__main__")
+    return {
+        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": f"{prefix()} python -m {shlex.join([module, *sys.argv[1:]])}",
+        "commit": _commit(),
+        "versions": {"python": platform.python_version(), **versions},
+        "hardware": {
+            "cpu": cpu_name(),
+            "cores": len(os.sched_getaffinity(0)),
+            "memory": f"{_memory() / 2**30:.0f} GiB",
+            "device": _device_name(keras.backend.backend()),
+            "load average at the start": round(os.getloadavg()[0], 2),
+        },
+    }
 
 
 def prefix():
@@ -39,29 +52,6 @@ def prefix():
         if name in os.environ:
             variables[name] = os.environ[name]
     return " ".join(f"{name}={shlex.quote(v)}" for name, v in variables.items())
-
-
-def facts(command, versions, device):
-    """dict: date, command, commit, versions and hardware; it needs no Keras.
-
-    Args:
-        command: str, what was typed.
-        versions: dict of package to version, without Python's.
-        device: str, what the tensors were on.
-    """
-    return {
-        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-        "command": command,
-        "commit": _commit(),
-        "versions": {"python": platform.python_version(), **versions},
-        "hardware": {
-            "cpu": cpu_name(),
-            "cores": len(os.sched_getaffinity(0)),
-            "memory": f"{_memory() / 2**30:.0f} GiB",
-            "device": device,
-            "load average at the start": round(os.getloadavg()[0], 2),
-        },
-    }
 
 
 def _memory():
@@ -109,59 +99,28 @@ def _device_name(backend):
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     import tensorflow as tf
 
-    gpus = tf.config.list_physical_devices("GPU")
-    return (
-        tf.config.experimental.get_device_details(gpus[0])["device_name"]
-        if (gpus)
-        else "cpu"
-    )
-
-
-def print_tables(tables, width=None):
-    """Prints tables, each a dict of "title", "columns", "rows" (of str), "notes".
-
-    Args:
-        tables: list of these dicts.
-        width: int, columns of the terminal; None: as many as it has.
-    """
-    import rich.box
-    import rich.console
-    import rich.table
-
-    console = rich.console.Console(width=width)
-    for content in tables:
-        table = rich.table.Table(
-            title=content["title"], box=rich.box.SIMPLE_HEAD, title_justify="left"
-        )
-        for index, column in enumerate(content["columns"]):
-            table.add_column(column, justify="right" if index else "left")
-        for row in content["rows"]:
-            table.add_row(*row)
-        console.print(table)
+    for gpu in tf.config.list_physical_devices("GPU"):
+        return tf.config.experimental.get_device_details(gpu)["device_name"]
+    return "cpu"
 
 
 def write(output, stem, facts, results, tables):
-    """Writes the JSON and the Markdown of a run.
+    """Writes the JSON and the Markdown of a run, and prints the Markdown.
 
     Args:
-        output: path of a folder, or of a file ending in .json or .md; the other
-            file lies beside it.
-        stem: str, the files' name if `output` is a folder.
+        output: path of a folder.
+        stem: str, the files' name.
         facts: dict from `environment`.
         results: JSON-serializable dict of every number measured.
-        tables: list of dicts, see `print_tables`.
-
-    Returns:
-        list of the two paths.
+        tables: list of dicts of "title", "columns", "rows" (of str) and "notes".
     """
-    path = pathlib.Path(output)
-    if path.suffix not in (".json", ".md"):
-        path = path / f"{stem}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    as_json, as_markdown = path.with_suffix(".json"), path.with_suffix(".md")
+    folder = pathlib.Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    as_json, as_markdown = folder / f"{stem}.json", folder / f"{stem}.md"
     as_json.write_text(json.dumps({**facts, **results}, indent=1) + "\n")
-    as_markdown.write_text(_markdown(path.stem, facts, tables))
-    return [as_json, as_markdown]
+    text = _markdown(stem, facts, tables)
+    as_markdown.write_text(text)
+    print(f"{text}\nwritten: {as_json}, {as_markdown}")
 
 
 def _markdown(title, facts, tables):

@@ -1,11 +1,9 @@
 """The tables of step_cost.py: which ratios it reports, and how they read.
 
-Not run by itself; see step_cost.py.
+See step_cost.py.
 """
 
 import statistics
-
-import memory
 
 # (what, numerator, denominator, the most we aim at or None)
 STEP_RATIOS = (
@@ -47,64 +45,6 @@ def step_table(name, shape, timed):
         + ", ".join(f"{k} {v:.1f}" for k, v in typical.items())
         + ".",
     }
-
-
-def memory_table(name, shape, held):
-    wide, pruning, narrow = (held[kind] for kind in memory.KINDS)
-    state = _variables(pruning) - _variables(wide)
-    neurons = shape.num_layers * shape.hidden_dim
-    at_2048 = state / neurons / (3 * 2048 * 4)
-    rows = [
-        ("variables: plain wide", _variables(wide), None, ""),
-        ("variables: pruning / plain wide", *_pair(pruning, wide, _variables), ""),
-        ("pruning state / parameters", state, state / wide["model variables"], ""),
-        ("the same per neuron, at D = 2048", state // neurons, at_2048, "0.002"),
-        ("peak training: plain wide", wide["training"], None, ""),
-        ("peak training: pruning / plain wide", *_pair(pruning, wide), ""),
-        (
-            "peak while compacting in fit / training",
-            pruning["compacting"],
-            pruning["compacting"] / pruning["training"],
-            "1.15",
-        ),
-        (
-            "peak until the next step is done / training",
-            pruning["first step after"],
-            pruning["first step after"] / pruning["training"],
-            "1.15",
-        ),
-        ("peak training: built narrow", narrow["training"], None, ""),
-        (
-            "peak training: compacted / built narrow",
-            pruning["training after compaction"],
-            pruning["training after compaction"] / narrow["training"],
-            "",
-        ),
-    ]
-    return {
-        "title": f"Memory, {name}: {shape}",
-        "columns": ["what", "bytes", "ratio", "aim"],
-        "rows": [
-            [what, _readable(size), "" if ratio is None else f"{ratio:.4f}", aim]
-            for what, size, ratio, aim in rows
-        ],
-        "notes": "Variables: exact bytes of the model's and the optimizer's. Peaks: "
-        "resident memory of a process of its own above what it held after its "
-        "imports; with code and temporaries of the backend, so the ratios lie nearer "
-        "to 1 than those of the arrays alone.",
-    }
-
-
-def _variables(held):
-    return held["model variables"] + held["optimizer variables"]
-
-
-def _pair(numerator, denominator, size=lambda held: held["training"]):
-    return size(numerator), size(numerator) / size(denominator)
-
-
-def _readable(size):
-    return f"{size} B" if size < 10_000 else f"{size / 1e6:.1f} MB"
 
 
 def import_table(imports):

@@ -1,6 +1,6 @@
 """Timing train steps of several models in turn, and proof of what they did.
 
-Not run by itself; see step_cost.py.
+See step_cost.py.
 """
 
 import time
@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 
 import keras
 import numpy as np
-import proof
-from contestants import fit, make_data, pruning_stage
 
 import keras_idea as ki
+from benchmarks import proof
+from benchmarks.contestants import fit, make_data, pruning_stage
 
 #: Steps of a `fit` that do not count: the first moves the state (jax) or makes the
 #: iterator (tensorflow); and one more.

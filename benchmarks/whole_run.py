@@ -1,33 +1,54 @@
-"""A whole run of a run file, watched: seconds and bytes of each step.
+"""A whole run, watched: seconds and bytes of each step. See gpu_day.py.
 
-    KERAS_BACKEND=jax python benchmarks/whole_run.py RUN.toml
-
-Random tokens, few steps, one device and float32 (`--help` says what else is set
-otherwise than in the file): enough to see what the model's narrowing costs in the midst
-of one `fit`. On 2 CPU cores about 5 minutes, 14 GB.
-Writes benchmarks/results/whole_run-NAME-BACKEND.json and .md.
+Peak memory of the process needs Linux (/proc/self); on a GPU the allocator of the
+backend is asked instead.
 """
 
-import argparse
-import dataclasses
+import ctypes
+import gc
 import pathlib
 import statistics
-import sys
 import time
 
 import keras
-import memory
-import numpy as np
-import proof
-import record
 
 import keras_idea as ki
-from keras_idea.hub.inputs import token_inputs
-from keras_idea.lm.runs.config import load_config, tables
-from keras_idea.lm.runs.models.build import pruning
-from keras_idea.lm.runs.models.compiling import compiled
-from keras_idea.lm.runs.models.hub_source import source_of_family
-from keras_idea.lm.runs.models.outlines import outlines
+from benchmarks import proof
+from benchmarks.contestants import fit
+
+
+def rss(peak=False):
+    """Bytes of memory this process holds, or held at most since `reset_peak`."""
+    field = "VmHWM:" if peak else "VmRSS:"
+    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return 1024 * int(line.split()[1])
+    raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+def reset_peak():
+    """Makes the kernel (and torch) count the peak from now on."""
+    gc.collect()
+    # What malloc keeps of freed memory (of a compilation, say) is not in use.
+    ctypes.CDLL(None).malloc_trim(0)
+    pathlib.Path("/proc/self/clear_refs").write_text("5")
+    device_memory(reset=True)
+
+
+def device_memory(reset=False):
+    """Peak bytes on the GPU, or None without one. On jax it is never reset."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        stats = jax.local_devices()[0].memory_stats()
+        return stats and stats.get("peak_bytes_in_use")
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    if reset:
+        torch.cuda.reset_peak_memory_stats()
+    return torch.cuda.max_memory_allocated()
 
 
 class Watch(keras.callbacks.Callback):
@@ -48,7 +69,7 @@ class Watch(keras.callbacks.Callback):
         self._go_on()
 
     def _go_on(self):
-        memory.reset_peak()
+        reset_peak()
         self._begin = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
@@ -60,30 +81,22 @@ class Watch(keras.callbacks.Callback):
                 "seconds": time.perf_counter() - self._begin,
                 "neurons": self._ffns[0].hidden_dim,
                 "loss": loss,
-                "resident": memory.rss(),
-                "peak": memory.rss(peak=True),
-                "device peak": memory.device_memory(),
+                "resident": rss(),
+                "peak": rss(peak=True),
+                "device peak": device_memory(),
             }
         )
         self._go_on()
 
 
-def watched(model, prune, data, batch_size, width):
+def watched(model, prune, data, shape):
     """Fits a model and returns what `Watch` saw of each step.
 
     Raises:
-        NotPrunedError: if the model does not end `width` neurons wide.
+        NotPrunedError: if the model does not end as wide as the shape says.
     """
-    ids, targets = data
-    watch = Watch()
-    model.fit(
-        token_inputs(model, ids),
-        targets,
-        batch_size=batch_size,
-        shuffle=False,
-        verbose=0,
-        callbacks=[prune, watch],
-    )
+    watch, width = Watch(), shape.target_dim
+    fit(model, shape, data, [prune, watch])
     ended = [step["neurons"] for step in watch.steps]
     proof.check_narrow("whole run", model, width)
     proof.expect("whole run", "neurons", ended, sorted(ended, reverse=True))
@@ -114,116 +127,3 @@ def summary(steps):
         "narrowing": steps[at],
         "narrow": typical(narrow[2:]),
     }
-
-
-def small(config, arguments):
-    """The run file's run, small enough for one device."""
-    steps = arguments.steps
-    replace = dataclasses.replace
-    budget = replace(
-        config.budget, enlarge_steps=steps, prune_steps=steps + 2, recover_steps=steps
-    )
-    optimizer = replace(config.optimizer, warmup_steps=1, gradient_accumulation_steps=1)
-    layers = arguments.num_layers or config.model.num_layers
-    length = arguments.sequence_length
-    return replace(
-        config,
-        model=replace(config.model, num_layers=layers, sequence_length=length),
-        data=replace(config.data, batch_size=arguments.batch_size),
-        budget=budget,
-        optimizer=optimizer,
-        pruning=replace(config.pruning, update_every=1, compact=arguments.compact),
-        distribution=tables.DistributionConfig(),
-        run=replace(
-            config.run,
-            dtype=arguments.dtype,
-            rematerialize=False,
-            validate_every=1,
-            checkpoint_every=None,
-        ),
-    )
-
-
-def main():
-    arguments = _parse_arguments()
-    facts = record.environment()
-    config = small(load_config(arguments.config), arguments)
-    keras.utils.set_random_seed(0)
-    shape = config.model
-    vocabulary = outlines(config).vocabulary_size
-    base = memory.rss()
-    begin = time.perf_counter()
-    source = source_of_family(shape, shape.hub, vocabulary, config.run.dtype)
-    model = compiled(config, source.wide())
-    made = time.perf_counter() - begin
-    width = shape.sizes_at_end(source.at_start).neurons
-    prune = pruning(config.pruning, config.budget, {"neurons": width})
-    steps = config.budget.total_steps
-    size = (steps * config.data.batch_size, shape.sequence_length + 1)
-    ids = np.random.default_rng(0).integers(vocabulary, size=size, dtype="int32")
-    parameters = [model.count_params()]
-    data = ids[:, :-1], ids[:, 1:]
-    seen = watched(model, prune, data, config.data.batch_size, width)
-    parameters.append(model.count_params())
-    results = {
-        "parameters": parameters,
-        "resident before": base,
-        "seconds to make": made,
-        "steps": seen,
-        "summary": summary(seen),
-    }
-    name = pathlib.Path(arguments.config).stem
-    if arguments.num_layers is not None:
-        name += f"-{arguments.num_layers}-layers"
-    stem = f"whole_run-{name}-{keras.backend.backend()}"
-    shown = [_table(name, arguments, results)]
-    record.print_tables(shown)
-    for path in record.write(arguments.output, stem, facts, results, shown):
-        print(f"written: {path}")
-
-
-def _parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("config", help="a run file with model.hub")
-    parser.add_argument("--batch-size", type=int, default=1, help="default 1")
-    parser.add_argument("--sequence-length", type=int, default=32, help="default 32")
-    parser.add_argument("--num-layers", type=int, help="default: the file's")
-    parser.add_argument(
-        "--steps", type=int, default=6, help="of enlarging and of recovery (default 6)"
-    )
-    parser.add_argument("--compact", default="end", choices=("end", "progressive"))
-    parser.add_argument("--dtype", default="float32", help="default float32")
-    parser.add_argument(
-        "--output", default=record.REPOSITORY / "benchmarks" / "results"
-    )
-    return parser.parse_args()
-
-
-def _table(name, arguments, results):
-    said = results["summary"]
-    base = results["resident before"]
-
-    def row(what, of):
-        peak = of["device peak"] or of["peak"] - base
-        held = of["resident"] - base
-        seconds = of.get("seconds a step", of.get("seconds"))
-        return [what, f"{seconds:.2f}", f"{held / 2**30:.2f}", f"{peak / 2**30:.2f}"]
-
-    wide, narrow = results["parameters"]
-    return {
-        "title": f"{name}: {wide:,} to {narrow:,} parameters",
-        "columns": ["steps", "seconds", "GiB held", "GiB at most"],
-        "rows": [
-            row("wide", said["wide"]),
-            row("the step that narrows", said["narrowing"]),
-            row("narrow", said["narrow"]),
-        ],
-        "notes": f"Batch {arguments.batch_size} x {arguments.sequence_length} tokens, "
-        f"{arguments.dtype}, compact={arguments.compact}; made in "
-        f"{results['seconds to make']:.0f} s. Above what the process held after its "
-        "imports.",
-    }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -218,13 +218,6 @@ MUTATIONS = (
         "laws",
         "jax",
     ),
-    Mutation(
-        "t has a thousand degrees of freedom",
-        "../benchmarks/intervals.py",
-        "t.ppf(share, count - 1)",
-        "t.ppf(share, 1000)",
-        "../benchmarks/tests/pure",
-    ),
 )
 
 

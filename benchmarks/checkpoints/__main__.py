@@ -16,9 +16,9 @@ import sys
 import time
 
 from benchmarks import record
+from benchmarks.checkpoints.table import write
 
-RESULTS = record.REPOSITORY / "benchmarks" / "results"
-PEAKS = (1e-4, 3e-4, 1e-3)
+RESULTS = record.RESULTS
 
 
 def main() -> None:
@@ -31,22 +31,17 @@ def main() -> None:
     parser.add_argument("--only", default="untrained", help="untrained, recovered")
     parser.add_argument("--tokens", type=int, default=65_536)
     parser.add_argument("--share", type=float, help="of the neurons (recovered: 0.67)")
-    parser.add_argument("--peaks", type=float, nargs="+", default=PEAKS)
+    parser.add_argument("--peaks", type=float, nargs="+", default=(1e-4, 3e-4, 1e-3))
     parser.add_argument("--arms", nargs="+", help="some arms, or ways")
-    parser.add_argument("--minutes", type=float, default=600.0, help="begin no later")
-    made = "a preset that `keras-idea train` made: judged, as the one arm and peak"
-    parser.add_argument("--made", help=made)
-    parser.add_argument("--save", type=pathlib.Path, help="folder of their presets")
     parser.add_argument("--table", action="store_true", help="run nothing: the table")
-    arguments = parser.parse_args()
-    if arguments.table:
-        from benchmarks.checkpoints.table import write
+    given = parser.parse_args()
+    if given.table:
+        write(given.folder, RESULTS)
+    else:
+        compute(given)
 
-        return write(arguments.folder, RESULTS)
-    compute(arguments)
 
-
-def compute(arguments: argparse.Namespace) -> None:
+def compute(given: argparse.Namespace) -> None:
     """Computes the cells that are not there."""
     import keras
 
@@ -54,66 +49,41 @@ def compute(arguments: argparse.Namespace) -> None:
     from benchmarks.checkpoints import cells
     from benchmarks.checkpoints.texts import read_texts
 
-    until = time.monotonic() + 60 * arguments.minutes
-    wanted = cells.untrained(arguments.name)
-    if arguments.only == "recovered":
-        wanted = cells.recovered(
-            arguments.tokens, tuple(arguments.peaks), arguments.share or 0.67
-        )
-    wanted = [c for c in wanted if not arguments.arms or c.how in arguments.arms]
-    if arguments.made:
-        share, (how,), (peak,) = (
-            arguments.share or 0.67,
-            arguments.arms,
-            arguments.peaks,
-        )
-        wanted = [cells.Cell(share, how, arguments.tokens, peak)]
-    elif arguments.only == "untrained" and arguments.share:
-        wanted = [c for c in wanted if c.share in (arguments.share, 1.0)]
-    folder = arguments.folder / arguments.name
+    if given.only == "recovered":
+        share, peaks = given.share or 0.67, tuple(given.peaks)
+        wanted = cells.recovered(given.tokens, peaks, share)
+    else:
+        wanted = cells.untrained(given.name)
+        wanted = [c for c in wanted if given.share in (None, c.share) or c.share == 1.0]
+    wanted = [c for c in wanted if not given.arms or c.how in given.arms]
+    folder = given.folder / given.name
     folder.mkdir(parents=True, exist_ok=True)
-    first = ki.hub.load(arguments.source, "float32")
-    texts, preprocessor = read_texts(arguments.text, first), first.preprocessor
-    del first
+    texts = read_texts(given.text, ki.hub.load(given.source, "float32"))
     facts = record.environment()
     # Without the folders of this machine.
-    places = {
-        arguments.source: "SOURCE",
-        arguments.made: "PRESET",
-        str(arguments.text): "TEXT",
-    }
-    places |= {str(arguments.save): "PRESETS", str(arguments.folder): "FOLDER"}
+    places = {given.source: "SOURCE", str(given.text): "TEXT"}
+    places[str(given.folder)] = "FOLDER"
     words = shlex.join(places.get(word, word) for word in sys.argv[1:])
     facts["command"] = f"{record.prefix()} python -m benchmarks.checkpoints {words}"
 
-    def load(source: str = arguments.source) -> keras.Model:
-        model = ki.hub.load(source, "float32")
+    def load() -> keras.Model:
+        model = ki.hub.load(given.source, "float32")
         model.preprocessor = None
         return model
 
     refits: dict = {}
     for cell in wanted:
         path = folder / f"{cell.name}.json"
-        if path.exists() or time.monotonic() > until:
+        if path.exists():
             continue
         began = time.monotonic()
-        model = (
-            load(arguments.made)
-            if arguments.made
-            else cells.carry_out(cell, load, texts, refits)
-        )
-        found = cells.judged(model, texts)
+        found = cells.judged(cells.carry_out(cell, load, texts, refits), texts)
         seconds = round(time.monotonic() - began, 1)
         found = {**vars(cell), **found, "seconds": seconds, **facts}
         path.with_suffix(".new").write_text(json.dumps(found, indent=1) + "\n")
         path.with_suffix(".new").rename(path)
         nats = ", ".join(f"{n} {found[n]:.4f}" for n in ("openwebtext", "wikitext2"))
         print(f"{cell.name}: {nats} nats per token, {seconds} s", flush=True)
-        if arguments.save and not arguments.made:
-            model.preprocessor = preprocessor
-            print(
-                ki.export.export_preset(model, arguments.save / cell.name), flush=True
-            )
         keras.backend.clear_session(free_memory=True)
 
 

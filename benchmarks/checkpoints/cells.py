@@ -7,8 +7,8 @@ from collections.abc import Callable
 import keras
 
 import keras_idea as ki
+from benchmarks.checkpoints.followed import NATS, distiller
 from benchmarks.checkpoints.texts import HELD_OUT, WINDOW, Texts
-from benchmarks.followed import NATS, distiller
 from keras_idea.evaluation import TokenScorer, perplexity
 from keras_idea.hub.inputs import text_inputs, token_inputs
 
@@ -20,7 +20,6 @@ ARMS = {
     "gradual": (True, True),
     "gradual, logits": (True, False),  # what `keras-idea train` does
     "refit": (True, True),
-    "refit, blocks summed": (True, True),  # as `keras_idea.distiller`
     "refit, logits": (True, False),
     "refit by weights, logits": (True, False),  # `Activation(by_weights=True)`
     "refit, text alone": (False, False),
@@ -145,7 +144,7 @@ def _recovered(cell, model, width, load, texts, refits):
         by_weights = cell.how.startswith("refit by weights")
         how = "activation, by weights, refit" if by_weights else "activation, refit"
         model = _refitted(model, width, how, texts, refits)
-    fit(model, cell, texts, steps, cell.peak, *callbacks, teacher=load)
+    _fit(model, cell, texts, steps, callbacks, load)
     return model
 
 
@@ -159,27 +158,23 @@ def _refitted(model, width, how, texts, refits):
     return model
 
 
-def fit(model, cell, texts, steps, peak, *callbacks, teacher=None):
+def _fit(model, cell, texts, steps, callbacks, teacher):
     """Trains a model as the arm `cell.how` does; `teacher()` makes its teacher."""
-    rate = ki.CosineDecay(peak, peak / 100, steps, warmup_steps=steps // 12)
+    rate = ki.CosineDecay(cell.peak, cell.peak / 100, steps, warmup_steps=steps // 12)
     optimizer = keras.optimizers.AdamW(rate)
     model.compile(optimizer, NATS, weighted_metrics=None)
     rows = texts.rows(steps * BATCH, LENGTH, seed=cell.seed + 1)
-    fitted, (logits, features) = model, ARMS.get(cell.how, (False, False))
-    if cell.how.endswith("blocks summed"):
-        fitted = ki.distiller(teacher(), model)
-    elif logits:
-        follows = "teacher and features" if features else "teacher"
-        sample, blocks = inputs(rows[:BATCH, :-1]), model.backbone.num_layers
-        # The mean over the blocks, however many there are.
-        fitted, loss = distiller(teacher(), model, follows, sample, 1.0 / blocks)
-        fitted.compile(optimizer, loss)
+    fitted, (logits, features) = model, ARMS[cell.how]
+    if logits:
+        sample = inputs(rows[:BATCH, :-1]) if features else None
+        fitted = distiller(teacher(), model, sample)
+        fitted.compile(optimizer, NATS)
     batches = (rows[i : i + BATCH] for i in range(0, len(rows), BATCH))
     keras.Model.fit(
         fitted,
         ((inputs(batch[:, :-1]), batch[:, 1:]) for batch in batches),
         steps_per_epoch=steps,
         shuffle=False,
-        callbacks=list(callbacks),
+        callbacks=callbacks,
         verbose=2,
     )

@@ -12,12 +12,6 @@ ORIGINS = {
     "smollm2-gguf": "SmolLM2-135M-Instruct with its own tokens, dequantized from Q4_1",
     "gemma3": "Gemma 3 270M, dequantized from Q4_K_M",
 }
-#: Part of the page -> its cells, in the study's folder.
-OTHERS = {
-    "tasks": "tasks/*.json",
-    "encoder": "minilm/*.json",
-    "round trips": "round_trip/*.json",
-}
 
 
 def write(folder: pathlib.Path, results: pathlib.Path) -> None:
@@ -29,17 +23,13 @@ def write(folder: pathlib.Path, results: pathlib.Path) -> None:
         ]
         for name in ORIGINS
     }
-    others = {
-        part: [json.loads(path.read_text()) for path in sorted(folder.glob(where))]
-        for part, where in OTHERS.items()
-    }
-    text = markdown(cells, others)
+    text = markdown(cells)
     (results / "checkpoints.md").write_text(text, encoding="utf-8")
     print(text)
 
 
-def markdown(cells: dict[str, list[dict]], others: dict[str, list[dict]]) -> str:
-    """The page: `others` are the cells of each part of `OTHERS`."""
+def markdown(cells: dict[str, list[dict]]) -> str:
+    """The page."""
     lines = [
         "# Released checkpoints made smaller",
         "",
@@ -48,18 +38,16 @@ def markdown(cells: dict[str, list[dict]], others: dict[str, list[dict]]) -> str
         "The weights were dequantized from 4 bits: they are not the original's. One "
         "seed. On CPUs, but for what has another device below. `excess removed` is "
         "(log cut - log recovered) / (log cut - log before), where the cut is the "
-        "untrained model of the same share by `activation` without a refit.",
+        "untrained model of the same share by `activation` without a refit. "
+        "[Questions, embeddings and exported files](checkpoints_others.md) of the same "
+        "models.",
     ]
     for name, found in cells.items():
         if found:
             lines += ["", f"## {ORIGINS[name]}", "", *_table(found)]
-    parts = {"tasks": _tasks, "encoder": _encoder, "round trips": _round_trips}
-    for part, found in others.items():
-        if found:
-            lines += ["", *parts[part](found)]
     machines = {
         f"{_machine(c)}; {c['date'][:10]}; {_versions(c)}"
-        for found in (*cells.values(), *others.values())
+        for found in cells.values()
         for c in found
     }
     return "\n".join([*lines, "", *(f"- {m}" for m in sorted(machines))]) + "\n"
@@ -73,10 +61,8 @@ def _machine(cell: dict) -> str:
 
 
 def _versions(cell: dict) -> str:
-    names = (
-        *("keras", "tensorflow", "jax", "torch", "optipfair", "torch-pruning"),
-        *("lm_eval", "transformers", "llama-cpp-python"),
-    )
+    names = ("keras", "tensorflow", "jax", "torch", "transformers", "optipfair")
+    names = (*names, "torch-pruning")
     return ", ".join(f"{n} {v}" for n, v in cell["versions"].items() if n in names)
 
 
@@ -124,79 +110,3 @@ def _loss(found: list[dict], share: float, how: str, name: str) -> float | None:
         if (cell["share"], cell["how"], cell["tokens"]) == (share, how, 0):
             return cell[name]
     return None
-
-
-def _tasks(found: list[dict]) -> list[str]:
-    """Accuracies, with their standard errors."""
-    lines = [
-        "## Questions",
-        "",
-        "lm-evaluation-harness's tasks, 0-shot, the first documents of each; accuracy "
-        "normalized by length, with its standard error.",
-        "",
-        "| checkpoint | how | documents | arc_challenge | hellaswag |",
-        "|---|---|---|---|---|",
-    ]
-    order = sorted(found, key=lambda c: (c["name"], c["how"] != "as it is", c["how"]))
-    for cell in order:
-        figures = " | ".join(
-            f"{cell[task]['acc_norm']:.3f} ± {cell[task]['acc_norm_stderr']:.3f}"
-            for task in ("arc_challenge", "hellaswag")
-        )
-        lines.append(
-            f"| {cell['name']} | {cell['how']} | {cell['limit']} | {figures} |"
-        )
-    return lines
-
-
-def _encoder(found: list[dict]) -> list[str]:
-    """Embeddings beside those of the wide model."""
-    lines = [
-        "## all-MiniLM-L6-v2",
-        "",
-        "Embeddings of 1,024 held-out sentences beside the wide model's: mean cosine, "
-        "rank correlation of the similarities of all pairs, and how often the nearest "
-        "other sentence is the same. No labels: what is recovered learns the wide "
-        "model's embeddings of 12,800 sentences.",
-        "",
-        "| neurons kept | how | parameters | cosine | rank correlation | nearest |",
-        "|---|---|---|---|---|---|",
-    ]
-    for cell in sorted(found, key=lambda c: (-c["share"], c["cosine"])):
-        lines.append(
-            f"| {cell['share']:g} | {cell['how']} | {cell['parameters']:,} | "
-            f"{cell['cosine']:.4f} | {cell['rank correlation']:.4f} | "
-            f"{cell['same nearest']:.3f} |"
-        )
-    return lines
-
-
-def _or_dash(row: dict, name: str, form: str) -> str:
-    return f"{row[name]:{form}}" if name in row else "–"
-
-
-def _round_trips(found: list[dict]) -> list[str]:
-    """What each library computes with what was exported."""
-    lines = [
-        "## Exported, and loaded by each library in a fresh process",
-        "",
-        "2,048 tokens of WikiText-2; 96 greedy tokens, and the largest difference of "
-        "a logit in the first window, beside transformers'. Token ids of that text, "
-        "and of ten texts in five languages and code, beside `keras_idea.hub.load`. "
-        "Cells without a logit are older: their token ids are beside transformers'.",
-        "",
-        "| file | MB | nats per token | greedy tokens equal | logits differ by | "
-        "token ids equal | of ten texts |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for cell in found:
-        name = cell["command"].split()[-2]
-        for file, row in cell["rows"].items():
-            lines.append(
-                f"| {name}: {file} | {row['megabytes']:.0f} | {row['nats']:.5f} | "
-                f"{row['greedy tokens equal']} of {row['greedy tokens']} | "
-                f"{_or_dash(row, 'logits differ by', '.1e')} | "
-                f"{'yes' if row['token ids equal'] else 'no'} | "
-                f"{_or_dash(row, 'texts with equal ids', '')} |"
-            )
-    return lines

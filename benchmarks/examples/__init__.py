@@ -1,1 +1,1 @@
-"""Models of keras.io's examples: are they found, pruned, saved and compacted?"""
+"""Models of keras.io's examples, to find things in."""

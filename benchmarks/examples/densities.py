@@ -9,13 +9,12 @@ from keras import layers, ops
 from benchmarks.examples.example import (
     BATCH,
     Built,
-    Part,
-    compiled,
+    Holder,
+    chain,
     example,
     images,
     normal,
 )
-from benchmarks.examples.steps import own_step
 
 
 def kernel_init(scale):
@@ -73,29 +72,6 @@ def residual(x, time, width):
     return layers.Add()([y, shortcut])
 
 
-class Diffusion(keras.Model):
-    """Two networks, of which one follows the other; no `call`."""
-
-    train_step = own_step
-
-    def __init__(self, network, ema_network, timesteps=10):
-        super().__init__()
-        self.network, self.ema_network = network, ema_network
-        self.timesteps = timesteps
-        self.ema_network.trainable = False
-        self.seed_generator = keras.random.SeedGenerator(3)
-
-    def objective(self, images):
-        draw = {"seed": self.seed_generator}
-        t = keras.random.randint((BATCH,), 0, self.timesteps, **draw)
-        noise = keras.random.normal(ops.shape(images), **draw)
-        pairs = zip(self.network.weights, self.ema_network.weights, strict=True)
-        for weight, average in pairs:
-            average.assign(0.99 * average + 0.01 * ops.stop_gradient(weight))
-        found = self.network([images + noise, t], training=True)
-        return ops.mean(ops.square(noise - found))
-
-
 def diffusion_network():
     """A small U-Net of two inputs."""
     image, step = keras.Input((8, 8, 3)), keras.Input((), dtype="int32")
@@ -113,25 +89,15 @@ def diffusion_network():
     return keras.Model([image, step], outputs, name="unet")
 
 
-@example(
-    "generative/ddpm",
-    "subclassed Model with train_step and without call, of a functional U-Net and its "
-    "moving average; swish as a function between Dense layers; the network is saved",
-    pairs=2,
-    others="added to feature maps; queries, keys and values",
-    backend="tensorflow",
-)
+@example("generative/ddpm", pairs=2)
 def ddpm():
     """An MLP of the step, read by a Dense layer in each residual block."""
     network, ema_network = diffusion_network(), diffusion_network()
     ema_network.set_weights(network.get_weights())
     steps = np.arange(BATCH).astype("int32")
-    parts = {"network": Part(network, ([images()[:BATCH], steps],))}
-    model = compiled(Diffusion(network, ema_network))
-    own = {layer.path for layer in network.layers}
-    return Built(
-        model, images(), parts=parts, groups=lambda ffn: ffn.layers[0].path in own
-    )
+    ema_network.trainable = False
+    model = Holder(network=network, ema_network=ema_network)
+    return Built(model, images(), [(network, [images(), steps])])
 
 
 def coupling():
@@ -152,9 +118,7 @@ def coupling():
 
 
 class RealNVP(keras.Model):
-    """Functional models in a list, constant masks, a train step and a call."""
-
-    train_step = own_step
+    """Functional models in a list, constant masks, and a call."""
 
     def __init__(self, num_coupling_layers):
         super().__init__()
@@ -178,21 +142,11 @@ class RealNVP(keras.Model):
             log_det += gate * ops.sum(s, axis=1)
         return x, log_det
 
-    def objective(self, data):
-        y, log_det = self(data, training=True)
-        return -ops.mean(log_det - ops.sum(ops.square(y), axis=1) / 2)
 
-
-@example(
-    "generative/real_nvp",
-    "subclassed Model with train_step, `call(x, training=True)` of two outputs, and "
-    "functional models in a list",
-    pairs=16,
-    others="the last of each tower is an output",
-)
+@example("generative/real_nvp", pairs=16)
 def real_nvp():
     """Two coupling layers, each of two towers with four hidden layers."""
-    return Built(compiled(RealNVP(2)), normal(2))
+    return Built(RealNVP(2), normal(2))
 
 
 class MixtureDensity(layers.Layer):
@@ -214,28 +168,13 @@ class MixtureDensity(layers.Layer):
         return {**super().get_config(), **mine}
 
 
-def density_loss(y, found):
-    """The likelihood under a mixture of three normal distributions."""
-    mu, sigma, pi = ops.split(found, [3, 6], axis=-1)
-    each = -ops.square((y - mu) / sigma) / 2 - ops.log(sigma)
-    return -ops.logsumexp(each + ops.log_softmax(pi, axis=-1), axis=-1)
-
-
-@example(
-    "keras_recipes/approximating_non_function_mappings",
-    "Sequential with a layer of its own, with get_config, which reads by three Dense "
-    "layers; a function as loss",
-    pairs=2,
-    others="parameters of a mixture, concatenated into the outputs",
-)
+@example("keras_recipes/approximating_non_function_mappings", pairs=2)
 def mixture_density():
     """Two hidden layers."""
-    model = keras.Sequential(
-        [
-            keras.Input((1,)),
-            layers.Dense(24, activation="relu"),
-            layers.Dense(24, activation="relu"),
-            MixtureDensity(1, 3),
-        ]
+    model = chain(
+        keras.Input((1,)),
+        layers.Dense(24, activation="relu"),
+        layers.Dense(24, activation="relu"),
+        MixtureDensity(1, 3),
     )
-    return Built(compiled(model, density_loss), normal(1), normal(1))
+    return Built(model, normal(1))

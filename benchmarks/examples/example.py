@@ -1,7 +1,8 @@
-"""One of keras.io's examples: how it is written, and a small model of its structure.
+"""Small models with the structure of keras.io's examples, and what a reader counts.
 
-The models are described in our own words, with few numbers; no code is copied. This
-file and those of the models import Keras alone: a fresh process loads what was saved.
+The models are written anew, with few numbers; no code is copied. They are not trained
+here: they are models to find things in. `results/examples.md` says how each example is
+written, and what pruning, saving and compacting gave (2026-11-26).
 """
 
 import dataclasses
@@ -11,84 +12,64 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import layers
 
-#: Where the models are.
-PACKAGE = "benchmarks.examples"
+#: The modules of this package that have models.
 AREAS = tuple(
     """vit videos vit_layers vit_models mixers contrastive vision text translation
     structured generative densities graph rl""".split()
 )
-#: Each model has so many examples: four batches per epoch.
-COUNT, BATCH, EPOCHS = 16, 4, 3
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """A layer that is saved, and one batch of inputs of its call."""
-
-    layer: Any
-    inputs: tuple
+#: Rows of all inputs.
+BATCH = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-    """A compiled model, what `fit` is given, and what of it is used after training.
+    """A model and one batch of what its training takes.
 
-    `parts` maps a name to a `Part`. None: the model itself, called on `x`. `groups` is
-    what the callback is told where it asks for it.
+    `parts` are pairs of a layer and its inputs: what of the model is used after
+    training. None: the model itself, called on `x`.
     """
 
     model: Any
     x: Any
-    y: Any = None
-    parts: dict[str, Part] | None = None
-    groups: Callable[[Any], bool] | None = None
+    parts: list[tuple[Any, Any]] | None = None
 
-    def used(self) -> dict[str, Part]:
-        """What is saved, loaded and compacted."""
-        if self.parts is not None:
-            return self.parts
-        return {"model": Part(self.model, (self.first(),))}
+    def used(self) -> list[tuple[Any, Any]]:
+        """Pairs of a layer and one batch of its inputs."""
+        return [(self.model, self.x)] if self.parts is None else self.parts
 
-    def first(self) -> Any:
-        """The first batch of inputs."""
-        return keras.tree.map_structure(lambda array: array[:BATCH], self.x)
+    def called(self) -> "Built":
+        """This, once every layer that has a `call` was called."""
+        if type(self.model).call is not keras.Model.call and not self.model.built:
+            self.model(self.x)
+        for layer, x in self.used():
+            layer(x, training=False)
+        return self
 
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """What a reader of an example would say of it.
+    """A model, and how many hidden Dense layers a reader would prune.
 
-    Attributes:
-        name: str. The example on keras.io: "vision/cct".
-        written: str. How its model is written.
-        pairs: int. How many hidden layers have neurons that a reader would prune: their
-            outputs reach other Dense layers alone, through what acts on each neuron.
-        others: str. Why the other Dense layers have no such neurons.
-        build: function. Makes the compiled model.
-        backend: str or None. The one backend on which Keras alone trains it: on the
-            others, `fit` needs a `call`, and layers that take every batch size.
+    The outputs of such a layer reach other Dense layers alone, through what acts on
+    each neuron.
     """
 
     name: str
-    written: str
     pairs: int
-    others: str
     build: Callable[[], Built]
-    backend: str | None = None
 
 
 EXAMPLES: dict[str, Example] = {}
 
 
-def example(
-    name: str, written: str, pairs: int, others: str, backend: str | None = None
-) -> Callable:
-    """Notes a function that builds the model of an example."""
+def example(name: str, pairs: int) -> Callable:
+    """Notes a function that builds the model of an example, as "vision/cct"."""
 
     def note(build: Callable[[], Built]) -> Callable[[], Built]:
         assert name not in EXAMPLES, name
-        EXAMPLES[name] = Example(name, written, pairs, others, build, backend)
+        EXAMPLES[name] = Example(name, pairs, build)
         return build
 
     return note
@@ -97,35 +78,51 @@ def example(
 def all_examples() -> dict[str, Example]:
     """Every example, in the order of the files."""
     for area in AREAS:
-        importlib.import_module(f"{PACKAGE}.{area}")
+        importlib.import_module(f"{__package__}.{area}")
     return EXAMPLES
 
 
-def compiled(model: Any, loss: Any = None, **more: Any) -> Any:
-    """The model, compiled with Adam."""
-    model.compile(keras.optimizers.Adam(1e-2), loss, **more)
-    return model
+class Holder(keras.Model):
+    """Holds the models that its `train_step` would train, and has no `call`."""
+
+    def __init__(self, **held):
+        super().__init__()
+        for name, layer in held.items():
+            setattr(self, name, layer)
 
 
-SPARSE = "sparse_categorical_crossentropy"
+def chain(*inner: Any, name: str | None = None) -> keras.Sequential:
+    """Layers one after the other."""
+    return keras.Sequential(list(inner), name=name)
 
 
-def of_logits() -> keras.losses.Loss:
-    """The loss of most classifiers."""
-    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+def ffn(hidden: int, out: int, activation: Any = "relu", name: str | None = None):
+    """Two Dense layers."""
+    return chain(
+        layers.Dense(hidden, activation=activation), layers.Dense(out), name=name
+    )
 
 
 def normal(*shape: int) -> np.ndarray:
     """Random inputs."""
     rng = np.random.default_rng(0)
-    return rng.normal(size=(COUNT, *shape)).astype("float32")
+    return rng.normal(size=(BATCH, *shape)).astype("float32")
 
 
 def images(size: int = 8, channels: int = 3) -> np.ndarray:
     """Random images."""
-    return np.random.default_rng(0).random((COUNT, size, size, channels), "float32")
+    return np.random.default_rng(0).random((BATCH, size, size, channels), "float32")
 
 
 def integers(most: int, *shape: int) -> np.ndarray:
     """Random tokens or labels, below `most`."""
-    return np.random.default_rng(1).integers(0, most, (COUNT, *shape)).astype("int32")
+    return np.random.default_rng(1).integers(0, most, (BATCH, *shape)).astype("int32")
+
+
+def backend_gelu() -> Any:
+    """The backend's own function, as in `activation=tf.nn.gelu`."""
+    backend = keras.backend.backend()
+    module = importlib.import_module(
+        {"torch": "torch.nn.functional", "jax": "jax.nn"}.get(backend, "tensorflow.nn")
+    )
+    return module.gelu

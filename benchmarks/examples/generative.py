@@ -3,16 +3,7 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import (
-    BATCH,
-    Built,
-    Part,
-    compiled,
-    example,
-    images,
-    normal,
-)
-from benchmarks.examples.steps import descend, own_step
+from benchmarks.examples.example import Built, Holder, chain, example, images, normal
 
 LATENT = 3
 
@@ -30,35 +21,7 @@ class Sampling(layers.Layer):
         return mean + ops.exp(0.5 * log_var) * drawn
 
 
-def divergence(mean, log_var):
-    """Of a normal distribution from the standard one."""
-    return -0.5 * ops.mean(1 + log_var - ops.square(mean) - ops.exp(log_var))
-
-
-class VAE(keras.Model):
-    """A functional encoder and decoder, trackers, a train step; no `call`."""
-
-    train_step = own_step
-
-    def __init__(self, encoder, decoder, **kwargs):
-        super().__init__(**kwargs)
-        self.encoder, self.decoder = encoder, decoder
-        self.total_loss_tracker = keras.metrics.Mean(name="total_loss")
-
-    def objective(self, data):
-        mean, log_var, z = self.encoder(data)
-        made = self.decoder(z)
-        return ops.mean(ops.square(data - made)) + divergence(mean, log_var)
-
-
-@example(
-    "generative/vae",
-    "subclassed Model with train_step and without call, of two functional models, "
-    "which are saved; the encoder has three outputs, one of them random",
-    pairs=1,
-    others="means and variances are outputs; the decoder's becomes an image (Reshape)",
-    backend="tensorflow",
-)
+@example("generative/vae", pairs=1)
 def vae():
     """Convolutions and a hidden layer that two Dense layers read."""
     inputs = keras.Input((8, 8, 3))
@@ -71,11 +34,8 @@ def vae():
     x = layers.Reshape((4, 4, 4))(layers.Dense(64, activation="relu")(inputs))
     x = layers.Conv2DTranspose(3, 3, 2, "same", activation="sigmoid")(x)
     decoder = keras.Model(inputs, x, name="decoder")
-    parts = {
-        "encoder": Part(encoder, (images()[:BATCH],)),
-        "decoder": Part(decoder, (normal(LATENT)[:BATCH],)),
-    }
-    return Built(compiled(VAE(encoder, decoder)), images(), parts=parts)
+    parts = [(encoder, images()), (decoder, normal(LATENT))]
+    return Built(Holder(encoder=encoder, decoder=decoder), images(), parts)
 
 
 class GraphConv(layers.Layer):
@@ -122,8 +82,6 @@ def molecules():
 class MoleculeGenerator(keras.Model):
     """As the VAE, with a `call` of five outputs and a property of its own."""
 
-    train_step = own_step
-
     def __init__(self, encoder, decoder, **kwargs):
         super().__init__(**kwargs)
         self.encoder, self.decoder = encoder, decoder
@@ -135,20 +93,8 @@ class MoleculeGenerator(keras.Model):
         made = self.decoder(self.sampling([mean, log_var]))
         return mean, log_var, self.property_prediction_layer(mean), *made
 
-    def objective(self, data):
-        graph = data[0]
-        mean, log_var, predicted, *made = self(graph, training=True)
-        gaps = [ops.mean(ops.square(a - b)) for a, b in zip(graph, made, strict=True)]
-        return sum(gaps) + divergence(mean, log_var) + ops.mean(ops.square(predicted))
 
-
-@example(
-    "generative/molecule_generation",
-    "subclassed Model with train_step and a call of five outputs, of two functional "
-    "models with two inputs or outputs",
-    pairs=4,
-    others="they give the latent space, or become matrices (Reshape)",
-)
+@example("generative/molecule_generation", pairs=4)
 def molecule_generation():
     """One hidden layer in the encoder, three in the decoder."""
     inputs = [keras.Input((BONDS, ATOMS, ATOMS)), keras.Input((ATOMS, KINDS))]
@@ -157,66 +103,19 @@ def molecule_generation():
     ends = [layers.Dense(LATENT, name=name)(x) for name in ("z_mean", "log_var")]
     encoder = keras.Model(inputs, ends, name="encoder")
     decoder = graph_decoder((12, 16, 32), "decoder")
-    model = compiled(MoleculeGenerator(encoder, decoder))
-    first = [x[:BATCH] for x in molecules()]
-    parts = {
-        "encoder": Part(encoder, (first,)),
-        "decoder": Part(decoder, (normal(LATENT)[:BATCH],)),
-    }
-    return Built(model, molecules(), normal(1), parts)
-
-
-class Adversarial(keras.Model):
-    """Two optimizers, passed to a `compile` of its own; no `call`."""
-
-    def __init__(self, discriminator, generator):
-        super().__init__()
-        self.discriminator, self.generator = discriminator, generator
-
-    def compile(self, d_optimizer, g_optimizer):
-        super().compile()
-        self.d_optimizer, self.g_optimizer = d_optimizer, g_optimizer
-
-    def train_step(self, data):
-        noise = keras.random.normal((BATCH, LATENT))
-        score = self.discriminator
-
-        def of_discriminator():
-            made = keras.tree.map_structure(ops.stop_gradient, self.generator(noise))
-            return ops.mean(score(made)) - ops.mean(score(data))
-
-        def of_generator():
-            return -ops.mean(score(self.generator(noise)))
-
-        weights = score.trainable_weights
-        d_loss = descend(self.d_optimizer, weights, of_discriminator)
-        weights = self.generator.trainable_weights
-        return {
-            "d_loss": d_loss,
-            "g_loss": descend(self.g_optimizer, weights, of_generator),
-        }
+    model = MoleculeGenerator(encoder, decoder)
+    parts = [(encoder, molecules()), (decoder, normal(LATENT))]
+    return Built(model, molecules(), parts)
 
 
 def adversarial(discriminator, generator, real):
     """A GAN, whose two models are saved."""
-    model = Adversarial(discriminator, generator)
-    model.compile(keras.optimizers.Adam(1e-3), keras.optimizers.Adam(1e-3))
-    first = keras.tree.map_structure(lambda array: array[:BATCH], real)
-    parts = {
-        "discriminator": Part(discriminator, (first,)),
-        "generator": Part(generator, (normal(LATENT)[:BATCH],)),
-    }
-    return Built(model, real, parts=parts)
+    model = Holder(discriminator=discriminator, generator=generator)
+    parts = [(discriminator, real), (generator, normal(LATENT))]
+    return Built(model, real, parts)
 
 
-@example(
-    "generative/wgan-graphs",
-    "subclassed Model with a train_step and a compile of its own that takes two "
-    "optimizers, without call; two functional models, which are saved",
-    pairs=5,
-    others="they become matrices (Reshape), or give a score",
-    backend="tensorflow",
-)
+@example("generative/wgan-graphs", pairs=5)
 def wgan_graphs():
     """Three hidden layers in the generator, two in the discriminator."""
     generator = graph_decoder((12, 16, 32), "Generator")
@@ -228,31 +127,21 @@ def wgan_graphs():
     return adversarial(discriminator, generator, molecules())
 
 
-@example(
-    "generative/dcgan_overriding_train_step",
-    "as the GAN of graphs: two optimizers, no call; two Sequentials of convolutions",
-    pairs=0,
-    others="the generator's becomes an image (Reshape); the discriminator's is a score",
-    backend="tensorflow",
-)
+@example("generative/dcgan_overriding_train_step", pairs=0)
 def dcgan():
     """A Dense layer at the beginning of one, and at the end of the other."""
-    discriminator = keras.Sequential(
-        [
-            keras.Input((8, 8, 3)),
-            layers.Conv2D(4, 4, 2, "same"),
-            layers.LeakyReLU(negative_slope=0.2),
-            layers.Flatten(),
-            layers.Dropout(0.2),
-            layers.Dense(1, activation="sigmoid"),
-        ]
+    discriminator = chain(
+        keras.Input((8, 8, 3)),
+        layers.Conv2D(4, 4, 2, "same"),
+        layers.LeakyReLU(negative_slope=0.2),
+        layers.Flatten(),
+        layers.Dropout(0.2),
+        layers.Dense(1, activation="sigmoid"),
     )
-    generator = keras.Sequential(
-        [
-            keras.Input((LATENT,)),
-            layers.Dense(4 * 4 * 4),
-            layers.Reshape((4, 4, 4)),
-            layers.Conv2DTranspose(3, 4, 2, "same", activation="sigmoid"),
-        ]
+    generator = chain(
+        keras.Input((LATENT,)),
+        layers.Dense(4 * 4 * 4),
+        layers.Reshape((4, 4, 4)),
+        layers.Conv2DTranspose(3, 4, 2, "same", activation="sigmoid"),
     )
     return adversarial(discriminator, generator, images())

@@ -5,16 +5,13 @@ import numpy as np
 from keras import layers, ops
 
 from benchmarks.examples.example import (
-    BATCH,
-    COUNT,
     Built,
-    compiled,
+    backend_gelu,
     example,
+    ffn,
     integers,
     normal,
-    of_logits,
 )
-from benchmarks.examples.steps import backend_gelu
 
 NODES, FEATURES, CLASSES = 12, 6, 4
 EDGES = np.random.default_rng(2).integers(0, NODES, (2, 30)).astype("int32")
@@ -29,13 +26,7 @@ def create_ffn(units, rate=0.2, name=None):
     return keras.Sequential(inner, name=name)
 
 
-@example(
-    "graph/gnn_citations: baseline",
-    "functional: Sequentials of BatchNormalization, Dropout and Dense(tf.nn.gelu), "
-    "beside residual sums",
-    pairs=4,
-    others="the second Dense of each is joined by the residual sums",
-)
+@example("graph/gnn_citations: baseline", pairs=4)
 def gnn_baseline():
     """Four blocks of two Dense layers each."""
     inputs = keras.Input((FEATURES,), name="input_features")
@@ -44,7 +35,7 @@ def gnn_baseline():
         y = create_ffn([24, 16], name=f"ffn_block{i + 2}")(x)
         x = layers.Add(name=f"skip_connection{i + 2}")([x, y])
     model = keras.Model(inputs, layers.Dense(CLASSES, name="logits")(x))
-    return Built(compiled(model, of_logits()), normal(FEATURES), integers(CLASSES))
+    return Built(model, normal(FEATURES))
 
 
 class GraphConvLayer(layers.Layer):
@@ -87,21 +78,14 @@ class GNNNodeClassifier(keras.Model):
         return self.compute_logits(ops.take(self.postprocess(x), indices, axis=0))
 
 
-@example(
-    "graph/gnn_citations",
-    "subclassed Model that holds its graph and is called on indices; lists of widths; "
-    "BatchNormalization, Dropout and Dense(tf.nn.gelu) in a row",
-    pairs=6,
-    others="the last Dense of each FFN is joined by residual sums, or summed over "
-    "neighbors; the postprocessed nodes are looked up",
-)
+@example("graph/gnn_citations", pairs=6)
 def gnn_citations():
     """Six FFNs of two Dense layers each."""
     rng = np.random.default_rng(0)
     nodes = rng.normal(size=(NODES, FEATURES)).astype("float32")
     graph = nodes, EDGES, np.ones(30, "float32")
     model = GNNNodeClassifier(graph, CLASSES, [24, 16], name="gnn_model")
-    return Built(compiled(model, of_logits()), integers(NODES), integers(CLASSES))
+    return Built(model, integers(NODES))
 
 
 class GraphAttention(layers.Layer):
@@ -159,17 +143,12 @@ class GraphAttentionNetwork(keras.Model):
         return ops.take(self.output_layer(x), indices, axis=0)
 
 
-@example(
-    "graph/gat_node_classification",
-    "subclassed Model that holds its graph; attention by kernels of its own",
-    pairs=0,
-    others="the first is joined by residual sums; the last gives the outputs",
-)
+@example("graph/gat_node_classification", pairs=0)
 def gat():
     """Two layers of two heads."""
     nodes = np.random.default_rng(0).normal(size=(NODES, FEATURES)).astype("float32")
     model = GraphAttentionNetwork(nodes, EDGES, 8, 2, 2, CLASSES)
-    return Built(compiled(model, of_logits()), integers(NODES), integers(CLASSES))
+    return Built(model, integers(NODES))
 
 
 class EdgeNetwork(layers.Layer):
@@ -218,9 +197,7 @@ class TransformerReadout(layers.Layer):
     def __init__(self, num_heads=2, embed_dim=16, dense_dim=32, **kwargs):
         super().__init__(**kwargs)
         self.attention = layers.MultiHeadAttention(num_heads, embed_dim)
-        self.dense_proj = keras.Sequential(
-            [layers.Dense(dense_dim, activation="relu"), layers.Dense(embed_dim)]
-        )
+        self.dense_proj = ffn(dense_dim, embed_dim)
         self.layernorm_1 = layers.LayerNormalization()
         self.layernorm_2 = layers.LayerNormalization()
         self.average_pooling = layers.GlobalAveragePooling1D()
@@ -232,13 +209,7 @@ class TransformerReadout(layers.Layer):
         return self.average_pooling(self.layernorm_2(x + self.dense_proj(x)))
 
 
-@example(
-    "graph/mpnn-molecular-graphs",
-    "functional, several inputs, around subclassed layers without get_config, made in "
-    "`build`; one number, `dense_units`, for two FFNs (here padded molecules)",
-    pairs=2,
-    others="joined by a residual sum; the last gives the outputs",
-)
+@example("graph/mpnn-molecular-graphs", pairs=2)
 def mpnn():
     """Messages between atoms, a transformer readout, a hidden layer."""
     inputs = [keras.Input((5, 6)), keras.Input((5, 5, 3))]
@@ -246,6 +217,4 @@ def mpnn():
     x = TransformerReadout(2, 16, 32)(x)
     x = layers.Dense(32, activation="relu")(x)
     model = keras.Model(inputs, layers.Dense(1, activation="sigmoid")(x))
-    compiled(model, "binary_crossentropy")
-    assert COUNT % BATCH == 0
-    return Built(model, [normal(5, 6), normal(5, 5, 3)], integers(2, 1))
+    return Built(model, [normal(5, 6), normal(5, 5, 3)])

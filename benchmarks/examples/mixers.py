@@ -3,14 +3,7 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import (
-    Built,
-    compiled,
-    example,
-    images,
-    integers,
-    of_logits,
-)
+from benchmarks.examples.example import Built, chain, example, images
 from benchmarks.examples.vit import CLASSES, DIM, Patches
 
 
@@ -19,19 +12,15 @@ class Mixer(layers.Layer):
 
     def __init__(self, num_patches, hidden_units, rate=0.2, **kwargs):
         super().__init__(**kwargs)
-        self.mlp1 = keras.Sequential(
-            [
-                layers.Dense(num_patches, activation="gelu"),
-                layers.Dense(num_patches),
-                layers.Dropout(rate),
-            ]
+        self.mlp1 = chain(
+            layers.Dense(num_patches, activation="gelu"),
+            layers.Dense(num_patches),
+            layers.Dropout(rate),
         )
-        self.mlp2 = keras.Sequential(
-            [
-                layers.Dense(num_patches, activation="gelu"),
-                layers.Dense(hidden_units),
-                layers.Dropout(rate),
-            ]
+        self.mlp2 = chain(
+            layers.Dense(num_patches, activation="gelu"),
+            layers.Dense(hidden_units),
+            layers.Dropout(rate),
         )
         self.normalize = layers.LayerNormalization(epsilon=1e-6)
 
@@ -49,12 +38,10 @@ class FourierLayer(layers.Layer):
 
     def __init__(self, embedding_dim, rate=0.2, **kwargs):
         super().__init__(**kwargs)
-        self.ffn = keras.Sequential(
-            [
-                layers.Dense(embedding_dim, activation="gelu"),
-                layers.Dropout(rate),
-                layers.Dense(embedding_dim),
-            ]
+        self.ffn = chain(
+            layers.Dense(embedding_dim, activation="gelu"),
+            layers.Dropout(rate),
+            layers.Dense(embedding_dim),
         )
         self.normalize1 = layers.LayerNormalization(epsilon=1e-6)
         self.normalize2 = layers.LayerNormalization(epsilon=1e-6)
@@ -70,8 +57,8 @@ class GatedMlp(layers.Layer):
 
     def __init__(self, num_patches, embedding_dim, rate=0.2, **kwargs):
         super().__init__(**kwargs)
-        self.up = keras.Sequential(
-            [layers.Dense(embedding_dim * 2, activation="gelu"), layers.Dropout(rate)]
+        self.up = chain(
+            layers.Dense(embedding_dim * 2, activation="gelu"), layers.Dropout(rate)
         )
         self.down = layers.Dense(embedding_dim)
         self.spatial = layers.Dense(num_patches, bias_initializer="Ones")
@@ -91,38 +78,22 @@ def mixed(blocks):
     x = layers.Dense(DIM)(Patches(2)(inputs))
     x = layers.Dropout(0.2)(layers.GlobalAveragePooling1D()(blocks(x)))
     model = keras.Model(inputs, layers.Dense(CLASSES)(x))
-    return Built(compiled(model, of_logits()), images(), integers(CLASSES))
+    return Built(model, images())
 
 
-@example(
-    "vision/mlp_image_classification: MLP-Mixer",
-    "a Sequential of subclassed layers without get_config; one number for four widths",
-    pairs=4,
-    others="joined by residual sums",
-)
+@example("vision/mlp_image_classification: MLP-Mixer", pairs=4)
 def mixer():
     """Mixing over places, then over features."""
     return mixed(keras.Sequential([Mixer(16, DIM) for _ in range(2)]))
 
 
-@example(
-    "vision/mlp_image_classification: FNet",
-    "a Sequential of subclassed layers without get_config; one number for both widths",
-    pairs=2,
-    others="joined by residual sums",
-)
+@example("vision/mlp_image_classification: FNet", pairs=2)
 def fnet():
     """Fourier transforms, then MLPs."""
     return mixed(keras.Sequential([FourierLayer(DIM) for _ in range(2)]))
 
 
-@example(
-    "vision/mlp_image_classification: gMLP",
-    "a Sequential of subclassed layers without get_config; ops.split of the features",
-    pairs=0,
-    others="the first is split, and half of it normalized; the second works on places; "
-    "the rest is joined by residual sums",
-)
+@example("vision/mlp_image_classification: gMLP", pairs=0)
 def gmlp():
     """A spatial gating unit."""
     return mixed(keras.Sequential([GatedMlp(16, DIM) for _ in range(2)]))

@@ -1,84 +1,48 @@
-"""Reinforcement learning and recipes: small MLPs, trained here by `fit`."""
+"""Reinforcement learning and recipes: small MLPs."""
 
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import (
-    BATCH,
-    SPARSE,
-    Built,
-    Part,
-    compiled,
-    example,
-    images,
-    integers,
-    normal,
-    of_logits,
-)
-from benchmarks.examples.steps import own_step
-
-LOOP = "; its loop of its own is `fit` here"
+from benchmarks.examples.example import Built, chain, example, images, normal
 
 
-@example(
-    "rl/actor_critic_cartpole",
-    "functional: one hidden layer, read by actor and critic" + LOOP,
-    pairs=1,
-    others="actions and values",
-)
+@example("rl/actor_critic_cartpole", pairs=1)
 def actor_critic():
     """Two outputs."""
     inputs = keras.Input((4,))
     common = layers.Dense(32, activation="relu")(inputs)
     action = layers.Dense(2, activation="softmax")(common)
     model = keras.Model(inputs, [action, layers.Dense(1)(common)])
-    return Built(compiled(model, [SPARSE, "mse"]), normal(4), [integers(2), normal(1)])
+    return Built(model, normal(4))
 
 
-@example(
-    "rl/ppo_cartpole",
-    "functional: an MLP with tanh as a function (the actor)" + LOOP,
-    pairs=2,
-    others="the last gives the logits",
-)
+@example("rl/ppo_cartpole", pairs=2)
 def ppo():
     """Two hidden layers of one width."""
     inputs = keras.Input((4,))
     x = layers.Dense(32, activation=keras.activations.tanh)(inputs)
     x = layers.Dense(32, activation=keras.activations.tanh)(x)
     model = keras.Model(inputs, layers.Dense(2)(x))
-    return Built(compiled(model, of_logits()), normal(4), integers(2))
+    return Built(model, normal(4))
 
 
-@example(
-    "rl/deep_q_network_breakout",
-    "Sequential with a Lambda layer, convolutions and Flatten" + LOOP,
-    pairs=1,
-    others="the last gives the values",
-)
+@example("rl/deep_q_network_breakout", pairs=1)
 def deep_q_network():
     """One hidden layer behind convolutions."""
-    model = keras.Sequential(
-        [
-            layers.Lambda(
-                lambda x: keras.ops.transpose(x, (0, 2, 3, 1)), output_shape=(8, 8, 4)
-            ),
-            layers.Conv2D(4, 3, 2, activation="relu"),
-            layers.Flatten(),
-            layers.Dense(32, activation="relu"),
-            layers.Dense(4, activation="linear"),
-        ]
+    model = chain(
+        layers.Lambda(
+            lambda x: keras.ops.transpose(x, (0, 2, 3, 1)), output_shape=(8, 8, 4)
+        ),
+        layers.Conv2D(4, 3, 2, activation="relu"),
+        layers.Flatten(),
+        layers.Dense(32, activation="relu"),
+        layers.Dense(4, activation="linear"),
     )
     x = images(8, 4).transpose(0, 3, 1, 2)
-    return Built(compiled(model, "mse"), x, normal(4))
+    return Built(model, x)
 
 
-@example(
-    "rl/ddpg_pendulum",
-    "functional, two inputs: Dense branches, Concatenate, Dense (the critic)" + LOOP,
-    pairs=3,
-    others="the last of each branch is concatenated; the last of all gives the value",
-)
+@example("rl/ddpg_pendulum", pairs=3)
 def ddpg():
     """A branch of the state, one of the action."""
     state, action = keras.Input((3,)), keras.Input((1,))
@@ -88,46 +52,32 @@ def ddpg():
     x = layers.Dense(32, activation="relu")(layers.Concatenate()([x, y]))
     x = layers.Dense(32, activation="relu")(x)
     model = keras.Model([state, action], layers.Dense(1)(x))
-    return Built(compiled(model, "mse"), [normal(3), normal(1)], normal(1))
+    return Built(model, [normal(3), normal(1)])
 
 
 class MyTrainer(keras.Model):
-    """A train step around any model."""
-
-    train_step = own_step
+    """Around any model."""
 
     def __init__(self, model):
         super().__init__()
         self.model = model
-        self.loss_fn = of_logits()
-
-    def objective(self, data):
-        x, y = data
-        return self.loss_fn(y, self.model(x, training=True))
 
     def call(self, x):
         return self.model(x)
 
 
-@example(
-    "keras_recipes/trainer_pattern",
-    "subclassed Model with train_step and call, around a Sequential, which is saved",
-    pairs=1,
-    others="the last gives the outputs",
-)
+@example("keras_recipes/trainer_pattern", pairs=1)
 def trainer_pattern():
     """Flatten, a hidden layer, Dropout, classes."""
-    inner = keras.Sequential(
-        [
-            keras.Input((4, 4)),
-            layers.Flatten(),
-            layers.Dense(32, activation="relu"),
-            layers.Dropout(0.2),
-            layers.Dense(5),
-        ]
+    inner = chain(
+        keras.Input((4, 4)),
+        layers.Flatten(),
+        layers.Dense(32, activation="relu"),
+        layers.Dropout(0.2),
+        layers.Dense(5),
     )
-    parts = {"inner": Part(inner, (normal(4, 4)[:BATCH],))}
-    return Built(compiled(MyTrainer(inner)), normal(4, 4), integers(5), parts)
+    parts = [(inner, normal(4, 4))]
+    return Built(MyTrainer(inner), normal(4, 4), parts)
 
 
 class Antirectifier(layers.Layer):
@@ -153,23 +103,16 @@ class Antirectifier(layers.Layer):
         return {**super().get_config(), "initializer": found}
 
 
-@example(
-    "keras_recipes/antirectifier",
-    "Sequential with a layer of its own, with get_config, between Dense layers",
-    pairs=0,
-    others="a layer of its own mixes the neurons: a mean, a kernel",
-)
+@example("keras_recipes/antirectifier", pairs=0)
 def antirectifier():
     """Dense and Antirectifier in turn."""
-    model = keras.Sequential(
-        [
-            keras.Input((12,)),
-            layers.Dense(24),
-            Antirectifier(),
-            layers.Dense(24),
-            Antirectifier(),
-            layers.Dropout(0.5),
-            layers.Dense(5),
-        ]
+    model = chain(
+        keras.Input((12,)),
+        layers.Dense(24),
+        Antirectifier(),
+        layers.Dense(24),
+        Antirectifier(),
+        layers.Dropout(0.5),
+        layers.Dense(5),
     )
-    return Built(compiled(model, of_logits()), normal(12), integers(5))
+    return Built(model, normal(12))

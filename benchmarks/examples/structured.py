@@ -4,14 +4,7 @@ import keras
 import numpy as np
 from keras import layers, ops
 
-from benchmarks.examples.example import (
-    SPARSE,
-    Built,
-    compiled,
-    example,
-    integers,
-    normal,
-)
+from benchmarks.examples.example import Built, chain, example, integers, normal
 from benchmarks.examples.vit import PlaceEmbedding
 
 DIM, KINDS = 8, 5
@@ -41,13 +34,7 @@ def encoded(inputs, dim=DIM):
     ]
 
 
-@example(
-    "structured_data/wide_deep_cross_networks",
-    "functional, a dict of inputs; Dense, BatchNormalization, ReLU and Dropout in a "
-    "row; cross layers",
-    pairs=1,
-    others="the last hidden layer and the cross layers are concatenated",
-)
+@example("structured_data/wide_deep_cross_networks", pairs=1)
 def wide_deep_cross():
     """A deep branch beside a cross branch, concatenated before the outputs."""
     x = table()
@@ -61,7 +48,7 @@ def wide_deep_cross():
         deep = layers.BatchNormalization()(layers.Dense(units)(deep))
         deep = layers.Dropout(0.1)(layers.ReLU()(deep))
     outputs = layers.Dense(3, activation="softmax")(layers.concatenate([cross, deep]))
-    return Built(compiled(keras.Model(inputs, outputs), SPARSE), x, integers(3))
+    return Built(keras.Model(inputs, outputs), x)
 
 
 def normalized_mlp(units, activation, normalization, name):
@@ -73,13 +60,7 @@ def normalized_mlp(units, activation, normalization, name):
     return keras.Sequential(inner, name=name)
 
 
-@example(
-    "structured_data/tabtransformer",
-    "functional, a dict of inputs; Sequentials that begin with a normalization: "
-    "BatchNormalization and Dense(selu) in turn",
-    pairs=2,
-    others="the blocks' one Dense is joined by a residual sum; the last gives outputs",
-)
+@example("structured_data/tabtransformer", pairs=2)
 def tabtransformer():
     """Categories as a sequence, two blocks, an MLP of two hidden layers."""
     x = table(3, 2)
@@ -95,8 +76,8 @@ def tabtransformer():
     h = layers.concatenate([layers.Flatten()(kinds), numbers])
     h = normalized_mlp([52, 26], "selu", layers.BatchNormalization, "MLP")(h)
     outputs = layers.Dense(1, activation="sigmoid")(h)
-    model = compiled(keras.Model(inputs, outputs), "binary_crossentropy")
-    return Built(model, x, integers(2, 1))
+    model = keras.Model(inputs, outputs)
+    return Built(model, x)
 
 
 class GatedLinearUnit(layers.Layer):
@@ -156,14 +137,7 @@ class VariableSelection(layers.Layer):
         return ops.sum(ops.stack(found, axis=1) * weights[..., None], axis=1)
 
 
-@example(
-    "structured_data/classification_with_grn_and_vsn",
-    "functional around subclassed layers without get_config and **kwargs; dicts of "
-    "layers; one number, `units`, for five Dense layers; some are never called",
-    pairs=8,
-    others="projections of numbers reach sums and concatenations; softmax; the gated "
-    "units are joined by residual sums",
-)
+@example("structured_data/classification_with_grn_and_vsn", pairs=8)
 def grn_vsn():
     """Three columns: four gated residual networks, two hidden layers in each."""
     x = table(1, 2)
@@ -171,18 +145,11 @@ def grn_vsn():
     kinds, numbers = ("kind_0",), ("number_0", "number_1")
     features = VariableSelection(kinds, numbers, 12, 0.15)(inputs)
     outputs = layers.Dense(1, activation="sigmoid")(features)
-    model = compiled(keras.Model(inputs, outputs), "binary_crossentropy")
-    return Built(model, x, integers(2, 1))
+    model = keras.Model(inputs, outputs)
+    return Built(model, x)
 
 
-@example(
-    "structured_data/movielens_recommendations_transformers",
-    "functional, a dict of inputs, ops.unstack and Concatenate; Dense, "
-    "BatchNormalization, LeakyReLU and Dropout in a row",
-    pairs=2,
-    others="the movies' Dense becomes a sequence; the block's is joined by a residual "
-    "sum; the last gives the rating",
-)
+@example("structured_data/movielens_recommendations_transformers", pairs=2)
 def movielens_transformer():
     """A sequence of movies and their ratings, one block, two hidden layers."""
     x = {
@@ -208,8 +175,8 @@ def movielens_transformer():
     for units in (32, 24):
         h = layers.BatchNormalization()(layers.Dense(units)(h))
         h = layers.Dropout(0.1)(layers.LeakyReLU()(h))
-    model = compiled(keras.Model(inputs, layers.Dense(1)(h)), "mse")
-    return Built(model, x, normal(1))
+    model = keras.Model(inputs, layers.Dense(1)(h))
+    return Built(model, x)
 
 
 class NeuralDecisionTree(keras.Model):
@@ -257,63 +224,41 @@ class NeuralDecisionForest(keras.Model):
         return outputs / len(self.ensemble)
 
 
-@example(
-    "structured_data/deep_neural_decision_forests",
-    "functional around subclassed Models in a subclassed Model; weights without names",
-    pairs=0,
-    others="decisions are taken apart by level",
-)
+@example("structured_data/deep_neural_decision_forests", pairs=0)
 def decision_forests():
     """Two trees behind a BatchNormalization."""
     x = table()
     inputs = inputs_of(x)
     features = layers.BatchNormalization()(layers.concatenate(encoded(inputs)))
     outputs = NeuralDecisionForest(2, 2, features.shape[1], 3)(features)
-    return Built(compiled(keras.Model(inputs, outputs), SPARSE), x, integers(3))
+    return Built(keras.Model(inputs, outputs), x)
 
 
-@example(
-    "structured_data/structured_data_classification_with_feature_space",
-    "functional: one hidden layer with Dropout",
-    pairs=1,
-    others="the last gives the outputs",
-)
+@example("structured_data/structured_data_classification_with_feature_space", pairs=1)
 def feature_space():
     """Encoded features, 32 neurons, a sigmoid."""
     inputs = keras.Input((12,))
     x = layers.Dropout(0.5)(layers.Dense(32, activation="relu")(inputs))
     model = keras.Model(inputs, layers.Dense(1, activation="sigmoid")(x))
-    return Built(compiled(model, "binary_crossentropy"), normal(12), integers(2, 1))
+    return Built(model, normal(12))
 
 
-@example(
-    "structured_data/imbalanced_classification",
-    "Sequential: three hidden layers of one width",
-    pairs=3,
-    others="the last gives the outputs",
-)
+@example("structured_data/imbalanced_classification", pairs=3)
 def imbalanced():
     """Dense and Dropout in turn."""
-    model = keras.Sequential(
-        [
-            keras.Input((12,)),
-            layers.Dense(32, activation="relu"),
-            layers.Dense(32, activation="relu"),
-            layers.Dropout(0.3),
-            layers.Dense(32, activation="relu"),
-            layers.Dropout(0.3),
-            layers.Dense(1, activation="sigmoid"),
-        ]
+    model = chain(
+        keras.Input((12,)),
+        layers.Dense(32, activation="relu"),
+        layers.Dense(32, activation="relu"),
+        layers.Dropout(0.3),
+        layers.Dense(32, activation="relu"),
+        layers.Dropout(0.3),
+        layers.Dense(1, activation="sigmoid"),
     )
-    return Built(compiled(model, "binary_crossentropy"), normal(12), integers(2, 1))
+    return Built(model, normal(12))
 
 
-@example(
-    "timeseries/timeseries_classification_transformer",
-    "functional: FFNs of convolutions, an MLP head",
-    pairs=1,
-    others="the last gives the outputs; the blocks have convolutions",
-)
+@example("timeseries/timeseries_classification_transformer", pairs=1)
 def timeseries_transformer():
     """Two blocks whose FFNs are Conv1D; one hidden layer in the head."""
     inputs = keras.Input((10, 1))
@@ -327,16 +272,10 @@ def timeseries_transformer():
     x = layers.GlobalAveragePooling1D(data_format="channels_last")(x)
     x = layers.Dropout(0.4)(layers.Dense(24, activation="relu")(x))
     model = keras.Model(inputs, layers.Dense(3, activation="softmax")(x))
-    return Built(compiled(model, SPARSE), normal(10, 1), integers(3))
+    return Built(model, normal(10, 1))
 
 
-@example(
-    "timeseries/eeg_signal_classification",
-    "functional: convolutions with BatchNormalization, three regularized hidden layers "
-    "with LeakyReLU layers",
-    pairs=3,
-    others="the last gives the outputs",
-)
+@example("timeseries/eeg_signal_classification", pairs=3)
 def eeg_signals():
     """Flatten, then a funnel of Dense layers with L2 regularizers."""
     inputs = keras.Input((16, 1))
@@ -346,4 +285,4 @@ def eeg_signals():
         x = layers.Dense(units, kernel_regularizer=keras.regularizers.L2())(x)
         x = layers.Dropout(0.2)(layers.LeakyReLU()(x))
     model = keras.Model(inputs, layers.Dense(1, activation="sigmoid")(x))
-    return Built(compiled(model, "binary_crossentropy"), normal(16, 1), integers(2, 1))
+    return Built(model, normal(16, 1))

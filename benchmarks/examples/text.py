@@ -3,21 +3,9 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import (
-    BATCH,
-    SPARSE,
-    Built,
-    compiled,
-    example,
-    integers,
-    normal,
-    of_logits,
-)
+from benchmarks.examples.example import BATCH, Built, example, ffn, integers
 
 WORDS, LENGTH, DIM = 20, 6, 16
-
-
-SUM = "the second Dense is joined by a residual sum; the last gives the outputs"
 
 
 class TextBlock(layers.Layer):
@@ -26,9 +14,7 @@ class TextBlock(layers.Layer):
     def __init__(self, embed_dim, num_heads, ff_dim, rate=0.1):
         super().__init__()
         self.att = layers.MultiHeadAttention(num_heads=num_heads, key_dim=embed_dim)
-        self.ffn = keras.Sequential(
-            [layers.Dense(ff_dim, activation="relu"), layers.Dense(embed_dim)]
-        )
+        self.ffn = ffn(ff_dim, embed_dim)
         self.layernorm1 = layers.LayerNormalization(epsilon=1e-6)
         self.layernorm2 = layers.LayerNormalization(epsilon=1e-6)
         self.dropout1, self.dropout2 = layers.Dropout(rate), layers.Dropout(rate)
@@ -58,18 +44,13 @@ def head(x):
     return layers.Dense(2, activation="softmax")(x)
 
 
-@example(
-    "nlp/text_classification_with_transformer",
-    "functional around subclassed layers without get_config and **kwargs",
-    pairs=2,
-    others=SUM,
-)
+@example("nlp/text_classification_with_transformer", pairs=2)
 def text_transformer():
     """One block, and a hidden layer in the head."""
     inputs = keras.Input((LENGTH,), dtype="int32")
     x = TokenAndPosition(LENGTH, WORDS, DIM)(inputs)
     model = keras.Model(inputs, head(TextBlock(DIM, 2, 32)(x)))
-    return Built(compiled(model, SPARSE), integers(WORDS, LENGTH), integers(2))
+    return Built(model, integers(WORDS, LENGTH))
 
 
 class Router(layers.Layer):
@@ -100,12 +81,7 @@ class Switch(layers.Layer):
         super().__init__()
         self.num_experts, self.embed_dim = num_experts, embed_dim
         self.num_tokens = num_tokens
-        self.experts = [
-            keras.Sequential(
-                [layers.Dense(ff_dim, activation="relu"), layers.Dense(embed_dim)]
-            )
-            for _ in range(num_experts)
-        ]
+        self.experts = [ffn(ff_dim, embed_dim) for _ in range(num_experts)]
         self.capacity = capacity_factor * num_tokens // num_experts
         self.router = Router(num_experts, self.capacity)
 
@@ -138,21 +114,14 @@ class SwitchBlock(layers.Layer):
         return self.layernorm2(x + self.dropout2(self.ffn(x), training=training))
 
 
-@example(
-    "nlp/text_classification_with_switch_transformer",
-    "functional around subclassed layers without get_config, one of which knows the "
-    "batch size; a block that is given its FFN",
-    pairs=4,
-    others="the router goes through softmax; residual sums",
-    backend="tensorflow",
-)
+@example("nlp/text_classification_with_switch_transformer", pairs=4)
 def switch_transformer():
     """Three experts and a hidden layer in the head."""
     switch = Switch(3, DIM, 24, BATCH * LENGTH)
     inputs = keras.Input((LENGTH,), dtype="int32")
     x = TokenAndPosition(LENGTH, WORDS, DIM)(inputs)
     model = keras.Model(inputs, head(SwitchBlock(DIM, 2, switch)(x)))
-    return Built(compiled(model, SPARSE), integers(WORDS, LENGTH), integers(2))
+    return Built(model, integers(WORDS, LENGTH))
 
 
 def causal_mask(inputs, batch):
@@ -162,18 +131,8 @@ def causal_mask(inputs, batch):
     return ops.tile(ops.reshape(mask, (1, length, length)), (batch, 1, 1))
 
 
-class GptBlock(layers.Layer):
+class GptBlock(TextBlock):
     """As the text block, with a causal mask."""
-
-    def __init__(self, embed_dim, num_heads, ff_dim, rate=0.1):
-        super().__init__()
-        self.att = layers.MultiHeadAttention(num_heads, embed_dim)
-        self.ffn = keras.Sequential(
-            [layers.Dense(ff_dim, activation="relu"), layers.Dense(embed_dim)]
-        )
-        self.layernorm1 = layers.LayerNormalization(epsilon=1e-6)
-        self.layernorm2 = layers.LayerNormalization(epsilon=1e-6)
-        self.dropout1, self.dropout2 = layers.Dropout(rate), layers.Dropout(rate)
 
     def call(self, inputs):
         mask = causal_mask(inputs, ops.shape(inputs)[0])
@@ -182,28 +141,18 @@ class GptBlock(layers.Layer):
         return self.layernorm2(x + self.dropout2(self.ffn(x)))
 
 
-@example(
-    "generative/text_generation_with_miniature_gpt",
-    "functional with two outputs and a loss for one; the FFN as wide as the model",
-    pairs=1,
-    others=SUM,
-)
+@example("generative/text_generation_with_miniature_gpt", pairs=1)
 def miniature_gpt():
     """Logits and hidden states; `feed_forward_dim` equals `embed_dim`."""
     inputs = keras.Input((LENGTH,), dtype="int32")
     x = GptBlock(DIM, 2, DIM)(TokenAndPosition(LENGTH, WORDS, DIM)(inputs))
     model = keras.Model(inputs, [layers.Dense(WORDS)(x), x])
-    compiled(model, [of_logits(), None])
     tokens = integers(WORDS, LENGTH)
-    return Built(model, tokens, [tokens, normal(LENGTH, DIM)])
+    return Built(model, tokens)
 
 
 class MaskedLanguageModel(keras.Model):
-    """A functional model of its own class, with a loss of its own."""
-
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, **kwargs):
-        loss = keras.losses.SparseCategoricalCrossentropy(reduction=None)
-        return ops.sum(loss(y, y_pred, sample_weight))
+    """A functional model of its own class."""
 
 
 def bert(inputs, dropout=0.1):
@@ -213,36 +162,24 @@ def bert(inputs, dropout=0.1):
         attention = layers.MultiHeadAttention(2, 8, name=f"encoder_{i}_attention")
         y = layers.Dropout(dropout)(attention(x, x, x))
         x = layers.LayerNormalization(epsilon=1e-6)(x + y)
-        ffn = keras.Sequential(
-            [layers.Dense(32, activation="relu"), layers.Dense(DIM)],
-            name=f"encoder_{i}_ffn",
+        inner = ffn(32, DIM, name=f"encoder_{i}_ffn")
+        x = layers.LayerNormalization(epsilon=1e-6)(
+            x + layers.Dropout(dropout)(inner(x))
         )
-        x = layers.LayerNormalization(epsilon=1e-6)(x + layers.Dropout(dropout)(ffn(x)))
     return x
 
 
-@example(
-    "nlp/masked_language_modeling",
-    "a subclass of the functional model with compute_loss; Sequential FFNs",
-    pairs=2,
-    others=SUM,
-)
+@example("nlp/masked_language_modeling", pairs=2)
 def masked_language_modeling():
     """Two layers of BERT and the words."""
     inputs = keras.Input((LENGTH,), dtype="int32")
     words = layers.Dense(WORDS, name="mlm_cls", activation="softmax")(bert(inputs))
     model = MaskedLanguageModel(inputs, words, name="masked_bert_model")
     tokens = integers(WORDS, LENGTH)
-    return Built(compiled(model), tokens, tokens)
+    return Built(model, tokens)
 
 
-@example(
-    "nlp/text_extraction_with_bert",
-    "functional: a nested functional BERT, two Dense(1) heads without bias, Flatten "
-    "and softmax layers; three inputs",
-    pairs=2,
-    others="the FFNs' second Dense is joined by a residual sum; the heads give places",
-)
+@example("nlp/text_extraction_with_bert", pairs=2)
 def text_extraction():
     """Where an answer begins and ends."""
     ids = keras.Input((LENGTH,), dtype="int32")
@@ -255,18 +192,12 @@ def text_extraction():
         )
         for name in ("start_logit", "end_logit")
     ]
-    model = compiled(keras.Model(inputs, ends), [SPARSE, SPARSE])
+    model = keras.Model(inputs, ends)
     x = [integers(WORDS, LENGTH), integers(2, LENGTH)]
-    return Built(model, x, [integers(LENGTH), integers(LENGTH)])
+    return Built(model, x)
 
 
-@example(
-    "nlp/semantic_similarity_with_bert",
-    "functional around a frozen BERT (trainable=False), a bidirectional LSTM, two "
-    "poolings",
-    pairs=0,
-    others="those of BERT are frozen; the last gives the outputs",
-)
+@example("nlp/semantic_similarity_with_bert", pairs=0)
 def semantic_similarity():
     """Features of a frozen encoder."""
     ids = keras.Input((LENGTH,), dtype="int32")
@@ -278,7 +209,7 @@ def semantic_similarity():
     pools = [layers.GlobalAveragePooling1D()(x), layers.GlobalMaxPooling1D()(x)]
     x = layers.Dropout(0.3)(layers.concatenate(pools))
     model = keras.Model(inputs, layers.Dense(3, activation="softmax")(x))
-    return Built(compiled(model, SPARSE), integers(WORDS, LENGTH), integers(3))
+    return Built(model, integers(WORDS, LENGTH))
 
 
 class NerModel(keras.Model):
@@ -298,25 +229,14 @@ class NerModel(keras.Model):
         return self.ff_final(self.dropout2(self.ff(x), training=training))
 
 
-@example(
-    "nlp/ner_transformers",
-    "subclassed Model without get_config, without **kwargs; one number, `ff_dim`, for "
-    "two widths",
-    pairs=2,
-    others=SUM,
-)
+@example("nlp/ner_transformers", pairs=2)
 def ner():
     """A tag for each token."""
-    model = compiled(NerModel(4, WORDS), SPARSE)
-    return Built(model, integers(WORDS, LENGTH), integers(4, LENGTH))
+    model = NerModel(4, WORDS)
+    return Built(model, integers(WORDS, LENGTH))
 
 
-@example(
-    "nlp/text_classification_from_scratch",
-    "functional: convolutions, a maximum over places, one hidden layer",
-    pairs=1,
-    others="the last gives the outputs",
-)
+@example("nlp/text_classification_from_scratch", pairs=1)
 def text_from_scratch():
     """A hidden layer between Dropout and a sigmoid."""
     inputs = keras.Input((None,), dtype="int32")
@@ -324,5 +244,5 @@ def text_from_scratch():
     x = layers.Conv1D(12, 3, padding="same", activation="relu")(x)
     x = layers.Dense(24, activation="relu")(layers.GlobalMaxPooling1D()(x))
     x = layers.Dense(1, activation="sigmoid")(layers.Dropout(0.5)(x))
-    model = compiled(keras.Model(inputs, x), "binary_crossentropy")
-    return Built(model, integers(WORDS, LENGTH), integers(2, 1))
+    model = keras.Model(inputs, x)
+    return Built(model, integers(WORDS, LENGTH))

@@ -3,22 +3,10 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import (
-    BATCH,
-    SPARSE,
-    Built,
-    Part,
-    compiled,
-    example,
-    integers,
-    normal,
-    of_logits,
-)
-from benchmarks.examples.steps import own_step
+from benchmarks.examples.example import Built, chain, example, ffn, integers, normal
 from benchmarks.examples.text import (
     DIM,
     LENGTH,
-    SUM,
     WORDS,
     TextBlock,
     TokenAndPosition,
@@ -47,9 +35,7 @@ class TranslationEncoder(Configured, layers.Layer):
         self.embed_dim, self.dense_dim = embed_dim, dense_dim
         self.num_heads = num_heads
         self.attention = layers.MultiHeadAttention(num_heads, embed_dim)
-        self.dense_proj = keras.Sequential(
-            [layers.Dense(dense_dim, activation="relu"), layers.Dense(embed_dim)]
-        )
+        self.dense_proj = ffn(dense_dim, embed_dim)
         self.layernorm_1 = layers.LayerNormalization()
         self.layernorm_2 = layers.LayerNormalization()
         self.supports_masking = True
@@ -94,9 +80,7 @@ class TranslationDecoder(Configured, layers.Layer):
         self.num_heads = num_heads
         self.attention_1 = layers.MultiHeadAttention(num_heads, embed_dim)
         self.attention_2 = layers.MultiHeadAttention(num_heads, embed_dim)
-        self.dense_proj = keras.Sequential(
-            [layers.Dense(latent_dim, activation="relu"), layers.Dense(embed_dim)]
-        )
+        self.dense_proj = ffn(latent_dim, embed_dim)
         self.layernorm_1 = layers.LayerNormalization()
         self.layernorm_2 = layers.LayerNormalization()
         self.layernorm_3 = layers.LayerNormalization()
@@ -127,16 +111,10 @@ def translator(encoder, latent):
         "encoder_inputs": 1 + integers(WORDS - 1, LENGTH),
         "decoder_inputs": 1 + integers(WORDS - 1, LENGTH)[::-1],
     }
-    return Built(compiled(model, SPARSE), x, integers(WORDS, LENGTH))
+    return Built(model, x)
 
 
-@example(
-    "nlp/neural_machine_translation_with_transformer",
-    "functional models in a functional model, around registered layers with "
-    "get_config; the decoder's `call(inputs, encoder_outputs)`; masks",
-    pairs=2,
-    others=SUM,
-)
+@example("nlp/neural_machine_translation_with_transformer", pairs=2)
 def translation():
     """An encoder layer and a decoder layer, of different FFN widths."""
     return translator(TranslationEncoder(DIM, 24, 2), 32)
@@ -148,9 +126,7 @@ class FourierEncoder(layers.Layer):
     def __init__(self, embed_dim, dense_dim, **kwargs):
         super().__init__(**kwargs)
         self.embed_dim, self.dense_dim = embed_dim, dense_dim
-        self.dense_proj = keras.Sequential(
-            [layers.Dense(dense_dim, activation="relu"), layers.Dense(embed_dim)]
-        )
+        self.dense_proj = ffn(dense_dim, embed_dim)
         self.layernorm_1 = layers.LayerNormalization()
         self.layernorm_2 = layers.LayerNormalization()
 
@@ -160,13 +136,7 @@ class FourierEncoder(layers.Layer):
         return self.layernorm_2(x + self.dense_proj(x))
 
 
-@example(
-    "nlp/text_generation_fnet",
-    "as the translation; the encoder is a Fourier transform, without get_config; both "
-    "FFNs of one width",
-    pairs=2,
-    others=SUM,
-)
+@example("nlp/text_generation_fnet", pairs=2)
 def fnet_generation():
     """An FNet encoder and a decoder with cross-attention."""
     return translator(FourierEncoder(DIM, 32), 32)
@@ -184,9 +154,7 @@ class SpeechDecoder(layers.Layer):
         self.enc_att = layers.MultiHeadAttention(num_heads, embed_dim)
         self.self_dropout = layers.Dropout(0.5)
         self.enc_dropout, self.ffn_dropout = layers.Dropout(0.1), layers.Dropout(0.1)
-        self.ffn = keras.Sequential(
-            [layers.Dense(feed_forward_dim, activation="relu"), layers.Dense(embed_dim)]
-        )
+        self.ffn = ffn(feed_forward_dim, embed_dim)
 
     def call(self, enc_out, target):
         mask = ops.cast(causal_mask(target, ops.shape(target)[0]), "bool")
@@ -197,17 +165,15 @@ class SpeechDecoder(layers.Layer):
 
 
 class SpeechTransformer(keras.Model):
-    """Layers set by `setattr`; a list of two inputs; a dict in its train step."""
-
-    train_step = own_step
+    """Layers set by `setattr`; a list of two inputs."""
 
     def __init__(self, num_hid=16, num_head=2, num_feed_forward=32, num_classes=20):
         super().__init__()
         self.num_classes = num_classes
         self.features = layers.Conv1D(num_hid, 3, 2, "same", activation="relu")
         self.dec_input = TokenAndPosition(LENGTH, num_classes, num_hid)
-        self.encoder = keras.Sequential(
-            [self.features, TextBlock(num_hid, num_head, num_feed_forward)]
+        self.encoder = chain(
+            self.features, TextBlock(num_hid, num_head, num_feed_forward)
         )
         for i in range(2):
             layer = SpeechDecoder(num_hid, num_head, num_feed_forward)
@@ -221,35 +187,16 @@ class SpeechTransformer(keras.Model):
             y = getattr(self, f"dec_layer_{i}")(found, y)
         return self.classifier(y)
 
-    def objective(self, batch):
-        target = batch["target"]
-        found = self([batch["source"], target[:, :-1]], training=True)
-        return of_logits()(target[:, 1:], found)
 
-
-@example(
-    "audio/transformer_asr",
-    "subclassed Model with train_step on a dict, without get_config and **kwargs; call "
-    "takes a list; decoders take the features first",
-    pairs=3,
-    others=SUM,
-)
+@example("audio/transformer_asr", pairs=3)
 def transformer_asr():
     """Speech features, an encoder layer, two decoder layers."""
-    model = compiled(SpeechTransformer())
+    model = SpeechTransformer()
     source, target = normal(8, 5), integers(WORDS, LENGTH + 1)
-    inputs = ([source[:BATCH], target[:BATCH, :-1]],)
-    parts = {"model": Part(model, inputs)}
-    return Built(model, {"source": source, "target": target}, parts=parts)
+    return Built(model, [source, target[:, :-1]])
 
 
-@example(
-    "audio/ctc_asr",
-    "functional: convolutions with BatchNormalization, bidirectional GRUs, one hidden "
-    "Dense",
-    pairs=1,
-    others="the last gives the outputs",
-)
+@example("audio/ctc_asr", pairs=1)
 def ctc_asr():
     """Spectrograms, recurrent layers, characters."""
     inputs = keras.Input((8, 6))
@@ -259,4 +206,4 @@ def ctc_asr():
     x = layers.Bidirectional(layers.GRU(8, return_sequences=True))(x)
     x = layers.Dropout(0.5)(layers.ReLU()(layers.Dense(20)(x)))
     model = keras.Model(inputs, layers.Dense(7, activation="softmax")(x))
-    return Built(compiled(model, SPARSE), normal(8, 6), integers(7, 8))
+    return Built(model, normal(8, 6))

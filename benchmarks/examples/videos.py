@@ -4,17 +4,14 @@ import keras
 from keras import layers, ops
 
 from benchmarks.examples.example import (
-    BATCH,
-    SPARSE,
     Built,
-    Part,
-    compiled,
+    Holder,
+    chain,
     example,
+    ffn,
     images,
-    integers,
     normal,
 )
-from benchmarks.examples.steps import own_step
 from benchmarks.examples.vit import CLASSES, DIM, Patches, block
 
 
@@ -45,12 +42,7 @@ class PositionalEncoder(layers.Layer):
         return tokens + self.embedding(self.places)
 
 
-@example(
-    "vision/vivit",
-    "functional with a Sequential in each block; layers made in `build`, held places",
-    pairs=2,
-    others="the second Dense of each Sequential is joined by a residual sum",
-)
+@example("vision/vivit", pairs=2)
 def vivit():
     """Tubelets of a video, two blocks, mean over places."""
     inputs = keras.Input((4, 8, 8, 1))
@@ -59,13 +51,13 @@ def vivit():
         h = layers.LayerNormalization(epsilon=1e-6)(x)
         x = layers.Add()([layers.MultiHeadAttention(2, 8, dropout=0.1)(h, h), x])
         gelu = keras.ops.gelu
-        ffn = keras.Sequential(
-            [layers.Dense(DIM * 4, activation=gelu), layers.Dense(DIM, activation=gelu)]
+        ffn = chain(
+            layers.Dense(DIM * 4, activation=gelu), layers.Dense(DIM, activation=gelu)
         )
         x = layers.Add()([ffn(layers.LayerNormalization(epsilon=1e-6)(x)), x])
     x = layers.GlobalAvgPool1D()(layers.LayerNormalization(epsilon=1e-6)(x))
     model = keras.Model(inputs, layers.Dense(CLASSES, activation="softmax")(x))
-    return Built(compiled(model, SPARSE), normal(4, 8, 8, 1), integers(CLASSES))
+    return Built(model, normal(4, 8, 8, 1))
 
 
 class FramePositions(layers.Layer):
@@ -90,12 +82,7 @@ class FrameEncoder(layers.Layer):
     def __init__(self, embed_dim, dense_dim, num_heads, **kwargs):
         super().__init__(**kwargs)
         self.attention = layers.MultiHeadAttention(num_heads, embed_dim, dropout=0.3)
-        self.dense_proj = keras.Sequential(
-            [
-                layers.Dense(dense_dim, activation=keras.activations.gelu),
-                layers.Dense(embed_dim),
-            ]
-        )
+        self.dense_proj = ffn(dense_dim, embed_dim, keras.activations.gelu)
         self.layernorm_1 = layers.LayerNormalization()
         self.layernorm_2 = layers.LayerNormalization()
 
@@ -105,19 +92,14 @@ class FrameEncoder(layers.Layer):
         return self.layernorm_2(x + self.dense_proj(x))
 
 
-@example(
-    "vision/video_transformers",
-    "functional around subclassed layers without get_config; `dense_dim` 4",
-    pairs=1,
-    others="the second Dense is joined by a residual sum",
-)
+@example("vision/video_transformers", pairs=1)
 def video_transformers():
     """Frames' features, one encoder layer narrower inside, a maximum over frames."""
     inputs = keras.Input((None, DIM))
     x = FrameEncoder(DIM, 4, 1)(FramePositions(6, DIM)(inputs))
     x = layers.Dropout(0.5)(layers.GlobalMaxPooling1D()(x))
     model = keras.Model(inputs, layers.Dense(CLASSES, activation="softmax")(x))
-    return Built(compiled(model, SPARSE), normal(6, DIM), integers(CLASSES))
+    return Built(model, normal(6, DIM))
 
 
 class MaskingEncoder(layers.Layer):
@@ -153,33 +135,7 @@ class MaskingEncoder(layers.Layer):
         )
 
 
-class MaskedAutoencoder(keras.Model):
-    """A train step and no `call`."""
-
-    train_step = own_step
-
-    def __init__(self, patches, patch_encoder, encoder, decoder, **kwargs):
-        super().__init__(**kwargs)
-        self.patches, self.patch_encoder = patches, patch_encoder
-        self.encoder, self.decoder = encoder, decoder
-
-    def objective(self, images):
-        patches = self.patches(images)
-        seen, masked, places, hidden = self.patch_encoder(patches)
-        found = ops.concatenate([self.encoder(seen) + places, masked], axis=1)
-        made = self.patches(self.decoder(found))
-        wanted = ops.take_along_axis(patches, hidden, axis=1)
-        return ops.mean(ops.square(wanted - ops.take_along_axis(made, hidden, axis=1)))
-
-
-@example(
-    "vision/masked_image_modeling",
-    "subclassed Model with train_step and without call, around a layer that draws at "
-    "random and two functional models, which are saved",
-    pairs=2,
-    others="joined by a residual sum, or giving images",
-    backend="tensorflow",
-)
+@example("vision/masked_image_modeling", pairs=2)
 def masked_image_modeling():
     """An encoder of the patches that are seen, a decoder of all."""
     inputs = keras.Input((None, DIM))
@@ -192,9 +148,7 @@ def masked_image_modeling():
     decoder = keras.Model(inputs, x, name="mae_decoder")
     patch_encoder = MaskingEncoder(48)
     patch_encoder(normal(4, 48))
-    model = MaskedAutoencoder(Patches(4), patch_encoder, encoder, decoder)
-    parts = {
-        "encoder": Part(encoder, (normal(2, DIM)[:BATCH],)),
-        "decoder": Part(decoder, (normal(4, DIM)[:BATCH],)),
-    }
-    return Built(compiled(model), images(), parts=parts)
+    held = {"patch_encoder": patch_encoder, "encoder": encoder, "decoder": decoder}
+    model = Holder(patches=Patches(4), **held)
+    parts = [(encoder, normal(2, DIM)), (decoder, normal(4, DIM))]
+    return Built(model, images(), parts)

@@ -4,18 +4,14 @@ import keras
 from keras import layers, ops
 
 from benchmarks.examples.example import (
-    BATCH,
-    SPARSE,
     Built,
-    Part,
-    compiled,
+    Holder,
+    chain,
     example,
     images,
     integers,
     normal,
-    of_logits,
 )
-from benchmarks.examples.steps import own_step
 
 DIM, CLASSES = 16, 5
 
@@ -61,13 +57,7 @@ def tnet(inputs, features):
     return layers.Dot(axes=(2, 1))([inputs, matrix])
 
 
-@example(
-    "vision/pointnet",
-    "functional; Dense, BatchNormalization(momentum=0) and Activation in a row; a "
-    "regularizer class of its own",
-    pairs=6,
-    others="they make matrices (Reshape, Dot), or give the outputs",
-)
+@example("vision/pointnet", pairs=6)
 def pointnet():
     """Two nets that make matrices, a head with Dropout."""
     inputs = keras.Input((12, 3))
@@ -76,34 +66,10 @@ def pointnet():
     x = layers.Dropout(0.3)(dense_bn(x, 20))
     x = layers.Dropout(0.3)(dense_bn(x, 12))
     model = keras.Model(inputs, layers.Dense(CLASSES, activation="softmax")(x))
-    return Built(compiled(model, SPARSE), normal(12, 3), integers(CLASSES))
+    return Built(model, normal(12, 3))
 
 
-class NeRF(keras.Model):
-    """Renders rays with a functional model; no `call`."""
-
-    train_step = own_step
-
-    def __init__(self, nerf_model):
-        super().__init__()
-        self.nerf_model = nerf_model
-
-    def objective(self, data):
-        images, rays = data
-        found = self.nerf_model(rays)
-        color = ops.sigmoid(found[..., :-1])
-        density = 1 - ops.exp(-ops.relu(found[..., -1:]))
-        return ops.mean(ops.square(ops.sum(color * density, axis=1) - images))
-
-
-@example(
-    "vision/nerf",
-    "subclassed Model with train_step and without call, of one functional model, which "
-    "is saved; a deep MLP whose inputs are appended half way",
-    pairs=5,
-    others="one hidden layer is concatenated with the inputs; the last is an output",
-    backend="tensorflow",
-)
+@example("vision/nerf", pairs=5)
 def nerf():
     """Six hidden layers; the inputs are appended after the third."""
     inputs = keras.Input((6, 9))
@@ -113,8 +79,8 @@ def nerf():
         if i % 4 == 2:
             x = layers.concatenate([x, inputs], axis=-1)
     inner = keras.Model(inputs, layers.Dense(4)(x))
-    parts = {"nerf": Part(inner, (normal(6, 9)[:BATCH],))}
-    return Built(compiled(NeRF(inner)), normal(3), normal(6, 9), parts)
+    parts = [(inner, normal(6, 9))]
+    return Built(Holder(nerf_model=inner), normal(3), parts)
 
 
 class CaptionEncoder(layers.Layer):
@@ -164,47 +130,21 @@ class CaptionDecoder(layers.Layer):
         return self.out(self.dropout_2(x, training=training))
 
 
-class Captioner(keras.Model):
-    """Trains encoder and decoder beside convolutions; no `call`."""
-
-    train_step = own_step
-
-    def __init__(self, cnn_model, encoder, decoder):
-        super().__init__()
-        self.cnn_model, self.encoder, self.decoder = cnn_model, encoder, decoder
-
-    def objective(self, data):
-        images, tokens = data
-        found = self.encoder(self.cnn_model(images), training=True)
-        made = self.decoder(tokens[:, :-1], found, training=True)
-        return keras.losses.SparseCategoricalCrossentropy()(tokens[:, 1:], made)
-
-
-@example(
-    "vision/image_captioning",
-    "subclassed Model with train_step and without call, of subclassed layers without "
-    "get_config, the decoder with cross-attention: `call(inputs, encoder_outputs)`; "
-    "saved as a functional model around the two",
-    pairs=1,
-    others="the encoder's one Dense is joined by a residual sum; words",
-    backend="tensorflow",
-)
+@example("vision/image_captioning", pairs=1)
 def image_captioning():
     """A feature map, an encoder, a decoder of words."""
-    cnn_model = keras.Sequential(
-        [
-            keras.Input((8, 8, 3)),
-            layers.Conv2D(DIM, 3, 4, activation="relu"),
-            layers.Reshape((-1, DIM)),
-        ]
+    cnn_model = chain(
+        keras.Input((8, 8, 3)),
+        layers.Conv2D(DIM, 3, 4, activation="relu"),
+        layers.Reshape((-1, DIM)),
     )
     encoder, decoder = CaptionEncoder(DIM, 32, 1), CaptionDecoder(DIM, 32, 2)
     image, tokens = keras.Input((8, 8, 3)), keras.Input((5,), dtype="int32")
     captions = keras.Model([image, tokens], decoder(tokens, encoder(cnn_model(image))))
     words = integers(11, 6)
-    inputs = ([images()[:BATCH], words[:BATCH, :-1]],)
-    model = compiled(Captioner(cnn_model, encoder, decoder))
-    return Built(model, images(), words, {"captions": Part(captions, inputs)})
+    inputs = [images(), words[:, :-1]]
+    model = Holder(cnn_model=cnn_model, encoder=encoder, decoder=decoder)
+    return Built(model, images(), [(captions, inputs)])
 
 
 class BagAttention(layers.Layer):
@@ -229,13 +169,7 @@ class BagAttention(layers.Layer):
         return [weights[i] for i in range(len(inputs))]
 
 
-@example(
-    "vision/attention_mil_classification",
-    "functional with a list of inputs; two shared Dense layers are called on each",
-    pairs=1,
-    others="the second is read by kernels of a layer of its own; the last gives the "
-    "outputs",
-)
+@example("vision/attention_mil_classification", pairs=1)
 def attention_mil():
     """Bags of three images; attention over them; a product and a concatenation."""
     inputs = [keras.Input((8, 8)) for _ in range(3)]
@@ -250,59 +184,40 @@ def attention_mil():
         layers.concatenate(weighted, axis=1)
     )
     bag = normal(8, 8)
-    return Built(
-        compiled(keras.Model(inputs, outputs), SPARSE),
-        [bag, bag / 2, -bag],
-        integers(2),
-    )
+    return Built(keras.Model(inputs, outputs), [bag, bag / 2, -bag])
 
 
 class Distiller(keras.Model):
-    """Keras's own example of a teacher: compute_loss and call, no train_step."""
+    """A student, which is called, and a teacher."""
 
     def __init__(self, student, teacher):
         super().__init__()
         self.student, self.teacher = student, teacher
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, **kwargs):
-        taught = self.teacher(x, training=False)
-        apart = keras.losses.KLDivergence()(
-            ops.softmax(taught / 10, axis=1), ops.softmax(y_pred / 10, axis=1)
-        )
-        return 0.1 * of_logits()(y, y_pred) + 0.9 * apart * 100
-
     def call(self, x):
         return self.student(x)
 
 
-@example(
-    "vision/knowledge_distillation",
-    "subclassed Model with compute_loss, a teacher and a student, which is saved; here "
-    "with a hidden layer in the student",
-    pairs=1,
-    others="outputs; the teacher rests",
-)
+@example("vision/knowledge_distillation", pairs=1)
 def knowledge_distillation():
     """Convolutions, Flatten, a hidden layer, classes."""
 
     def small(filters, name):
-        return keras.Sequential(
-            [
-                keras.Input((8, 8, 3)),
-                layers.Conv2D(filters, 3, 2),
-                layers.LeakyReLU(negative_slope=0.2),
-                layers.Flatten(),
-                layers.Dense(4 * filters, activation="relu"),
-                layers.Dense(CLASSES),
-            ],
+        return chain(
+            keras.Input((8, 8, 3)),
+            layers.Conv2D(filters, 3, 2),
+            layers.LeakyReLU(negative_slope=0.2),
+            layers.Flatten(),
+            layers.Dense(4 * filters, activation="relu"),
+            layers.Dense(CLASSES),
             name=name,
         )
 
     student, teacher = small(4, "student"), small(8, "teacher")
     teacher.trainable = False
-    model = compiled(Distiller(student, teacher))
-    parts = {"student": Part(student, (images()[:BATCH],))}
-    return Built(model, images(), integers(CLASSES), parts)
+    model = Distiller(student, teacher)
+    parts = [(student, images())]
+    return Built(model, images(), parts)
 
 
 class LinearExperts(layers.Layer):
@@ -323,14 +238,12 @@ class LinearExperts(layers.Layer):
 
 
 class MoEModel(keras.Model):
-    """Convolutions, then experts; a train step and a call."""
-
-    train_step = own_step
+    """Convolutions, then experts."""
 
     def __init__(self, num_classes):
         super().__init__()
-        self.conv_block = keras.Sequential(
-            [layers.Conv2D(4, 3, 2, activation="relu"), layers.Flatten()]
+        self.conv_block = chain(
+            layers.Conv2D(4, 3, 2, activation="relu"), layers.Flatten()
         )
         self.moe_classifier = LinearExperts(num_classes)
         self.softmax = layers.Softmax()
@@ -338,17 +251,8 @@ class MoEModel(keras.Model):
     def call(self, inputs, training=False):
         return self.softmax(self.moe_classifier(self.conv_block(inputs)))
 
-    def objective(self, data):
-        x, y = data
-        return self.compute_loss(x=x, y=y, y_pred=self(x, training=True))
 
-
-@example(
-    "vision/mnist_moe",
-    "subclassed Model with train_step; experts are single Dense layers in a list",
-    pairs=0,
-    others="each expert gives the classes; the gate goes through softmax",
-)
+@example("vision/mnist_moe", pairs=0)
 def mnist_moe():
     """Three experts, two of which are chosen."""
-    return Built(compiled(MoEModel(CLASSES), SPARSE), images(), integers(CLASSES))
+    return Built(MoEModel(CLASSES), images())

@@ -3,21 +3,9 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import (
-    SPARSE,
-    Built,
-    compiled,
-    example,
-    images,
-    integers,
-    of_logits,
-)
-from benchmarks.examples.steps import backend_gelu
+from benchmarks.examples.example import Built, backend_gelu, chain, example, images
 
 DIM, CLASSES = 16, 5
-
-
-RESIDUAL = "the others are joined by a residual sum, or give the outputs"
 
 
 class Patches(layers.Layer):
@@ -87,17 +75,11 @@ def block(x, units, activation="gelu", branch=lambda x: x):
     return layers.Add()([branch(found), x])
 
 
-@example(
-    "vision/image_classification_with_vision_transformer",
-    "functional; layers Patches and PatchEncoder (positions by ops.arange), the "
-    "latter's constructor and config cannot be made again",
-    pairs=4,
-    others=RESIDUAL,
-)
+@example("vision/image_classification_with_vision_transformer", pairs=4)
 def vit():
     """Augmentation, patches, two blocks, Flatten, an MLP head of two layers."""
-    augmentation = keras.Sequential(
-        [layers.Normalization(mean=0.5, variance=0.1), layers.RandomFlip("horizontal")]
+    augmentation = chain(
+        layers.Normalization(mean=0.5, variance=0.1), layers.RandomFlip("horizontal")
     )
     inputs = keras.Input((8, 8, 3))
     x = PatchEncoder(16, DIM)(Patches(2)(augmentation(inputs)))
@@ -106,15 +88,10 @@ def vit():
     x = layers.Flatten()(layers.LayerNormalization(epsilon=1e-6)(x))
     x = mlp(layers.Dropout(0.5)(x), [48, 24], 0.5)
     model = keras.Model(inputs, layers.Dense(CLASSES)(x))
-    return Built(compiled(model, of_logits()), images(), integers(CLASSES))
+    return Built(model, images())
 
 
-@example(
-    "vision/object_detection_using_vision_transformer",
-    "functional around the layers of the ViT; a deep MLP head on flattened places",
-    pairs=6,
-    others="joined by residual sums, or giving the box",
-)
+@example("vision/object_detection_using_vision_transformer", pairs=6)
 def object_detection():
     """A ViT with four Dense layers before the four numbers of a box."""
     inputs = keras.Input((8, 8, 3))
@@ -124,7 +101,7 @@ def object_detection():
     x = layers.Flatten()(layers.LayerNormalization(epsilon=1e-6)(x))
     x = mlp(layers.Dropout(0.3)(x), [48, 32, 24, 16], 0.3)
     model = keras.Model(inputs, layers.Dense(4)(x))
-    return Built(compiled(model, "mse"), images(), images(2, 1).reshape(16, 4))
+    return Built(model, images())
 
 
 class TokenizerByConv(layers.Layer):
@@ -175,13 +152,7 @@ class SequencePooling(layers.Layer):
         return ops.squeeze(ops.matmul(weights, x), -2)
 
 
-@example(
-    "vision/cct",
-    "functional; layers of its own without get_config; MLP of one width twice, gelu as "
-    "a function of the backend",
-    pairs=2,
-    others=RESIDUAL + "; the pooling's Dense goes through softmax",
-)
+@example("vision/cct", pairs=2)
 def cct():
     """Convolutions make the tokens; stochastic depth beside each residual."""
     inputs = keras.Input((8, 8, 3))
@@ -192,7 +163,7 @@ def cct():
         x = block(x, [DIM, DIM], backend_gelu(), depth)
     x = SequencePooling()(layers.LayerNormalization(epsilon=1e-5)(x))
     model = keras.Model(inputs, layers.Dense(CLASSES)(x))
-    return Built(compiled(model, of_logits()), images(), integers(CLASSES))
+    return Built(model, images())
 
 
 def external_attention(x, dim, heads, factor=2):
@@ -207,13 +178,7 @@ def external_attention(x, dim, heads, factor=2):
     return layers.Dropout(0.1)(layers.Dense(dim)(x))
 
 
-@example(
-    "vision/eanet",
-    "functional with keras.ops; Softmax layers; gelu as a function of the backend",
-    pairs=2,
-    others="the external attention goes through reshapes to heads and softmax; the "
-    "rest is joined by residual sums",
-)
+@example("vision/eanet", pairs=2)
 def eanet():
     """Two blocks of external attention and an MLP, mean over places."""
     inputs = keras.Input((8, 8, 3))
@@ -226,7 +191,7 @@ def eanet():
         x = layers.add([layers.Dropout(0.2)(layers.Dense(DIM)(h)), x])
     x = layers.GlobalAveragePooling1D()(x)
     model = keras.Model(inputs, layers.Dense(CLASSES, activation="softmax")(x))
-    return Built(compiled(model, SPARSE), images(), integers(CLASSES))
+    return Built(model, images())
 
 
 def convolve(x, filters, kernel=3, strides=1):
@@ -234,13 +199,7 @@ def convolve(x, filters, kernel=3, strides=1):
     return layers.Conv2D(filters, kernel, strides, "same", activation="swish")(x)
 
 
-@example(
-    "vision/mobilevit",
-    "functional; MLP widths from `x.shape[-1]`, between convolutions and Reshape",
-    pairs=1,
-    others="the second Dense of the MLP is joined by a residual sum; the last gives "
-    "the outputs",
-)
+@example("vision/mobilevit", pairs=1)
 def mobilevit():
     """Inverted residuals, then patches folded out of a feature map and back."""
     inputs = keras.Input((8, 8, 3))
@@ -255,4 +214,4 @@ def mobilevit():
     x = convolve(layers.Concatenate(axis=-1)([x, folded]), DIM)
     x = layers.GlobalAveragePooling2D()(x)
     model = keras.Model(inputs, layers.Dense(CLASSES, activation="softmax")(x))
-    return Built(compiled(model, SPARSE), images(), integers(CLASSES))
+    return Built(model, images())

@@ -3,16 +3,7 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import (
-    SPARSE,
-    Built,
-    compiled,
-    example,
-    images,
-    integers,
-    of_logits,
-)
-from benchmarks.examples.steps import backend_gelu, own_step
+from benchmarks.examples.example import Built, backend_gelu, chain, example, images
 from benchmarks.examples.vit import CLASSES, DIM, PatchEncoder, Patches, StochasticDepth
 
 
@@ -53,14 +44,12 @@ class SwinBlock(layers.Layer):
         self.attn = WindowAttention(dim, window, num_heads)
         self.drop_path = layers.Dropout(0.03)
         self.norm2 = layers.LayerNormalization(epsilon=1e-5)
-        self.mlp = keras.Sequential(
-            [
-                layers.Dense(num_mlp),
-                layers.Activation(keras.activations.gelu),
-                layers.Dropout(0.03),
-                layers.Dense(dim),
-                layers.Dropout(0.03),
-            ]
+        self.mlp = chain(
+            layers.Dense(num_mlp),
+            layers.Activation(keras.activations.gelu),
+            layers.Dropout(0.03),
+            layers.Dense(dim),
+            layers.Dropout(0.03),
         )
 
     def call(self, x):
@@ -93,14 +82,7 @@ class PatchMerging(layers.Layer):
         return self.linear(ops.reshape(x, (-1, rows * columns // 4, x.shape[-1])))
 
 
-@example(
-    "vision/swin_transformers",
-    "functional around subclassed layers without get_config; a weight without a name; "
-    "gelu as an Activation layer in a Sequential",
-    pairs=2,
-    others="queries, keys and values; residual sums; a mean over places before the "
-    "outputs (PatchMerging)",
-)
+@example("vision/swin_transformers", pairs=2)
 def swin():
     """Two blocks, the second with shifted windows; patches are merged at the end."""
     inputs = keras.Input((8, 8, 3))
@@ -109,7 +91,7 @@ def swin():
         x = SwinBlock(DIM, (4, 4), 2, shift=shift)(x)
     x = layers.GlobalAveragePooling1D()(PatchMerging((4, 4), DIM)(x))
     model = keras.Model(inputs, layers.Dense(CLASSES, activation="softmax")(x))
-    return Built(compiled(model, SPARSE), images(), integers(CLASSES))
+    return Built(model, images())
 
 
 class ShiftMlp(layers.Layer):
@@ -120,13 +102,11 @@ class ShiftMlp(layers.Layer):
         self.ratio, self.rate = ratio, rate
 
     def build(self, shape):
-        self.mlp = keras.Sequential(
-            [
-                layers.Dense(int(self.ratio * shape[-1]), activation=backend_gelu()),
-                layers.Dropout(self.rate),
-                layers.Dense(shape[-1]),
-                layers.Dropout(self.rate),
-            ]
+        self.mlp = chain(
+            layers.Dense(int(self.ratio * shape[-1]), activation=backend_gelu()),
+            layers.Dropout(self.rate),
+            layers.Dense(shape[-1]),
+            layers.Dropout(self.rate),
         )
 
     def call(self, x):
@@ -179,9 +159,7 @@ class ShiftStage(layers.Layer):
 
 
 class ShiftViT(keras.Model):
-    """Takes its augmentation as an argument; has a train step and a `call`."""
-
-    train_step = own_step
+    """Takes its augmentation as an argument, and does not call it."""
 
     def __init__(self, augmentation, dim, depths, **kwargs):
         super().__init__(**kwargs)
@@ -192,11 +170,6 @@ class ShiftViT(keras.Model):
         self.pool = layers.GlobalAveragePooling2D()
         self.classifier = layers.Dense(CLASSES)
 
-    def objective(self, data):
-        x, y = data
-        x = self(self.augmentation(x, training=True), training=True)
-        return self.compute_loss(y=y, y_pred=x)
-
     def call(self, x, training=False):
         x = self.projection(x)
         for stage in self.stages:
@@ -204,18 +177,12 @@ class ShiftViT(keras.Model):
         return self.classifier(self.pool(x))
 
 
-@example(
-    "vision/shiftvit",
-    "subclassed Model with train_step, without get_config; layers made in `build`, "
-    "widths a ratio of the input; activation=tf.nn.gelu",
-    pairs=3,
-    others="the second Dense of each MLP is joined by a residual sum",
-)
+@example("vision/shiftvit", pairs=3)
 def shiftvit():
     """Two stages, with two blocks and one."""
-    augmentation = keras.Sequential([layers.RandomFlip("horizontal")])
-    model = compiled(ShiftViT(augmentation, DIM, [2, 1]), of_logits())
-    return Built(model, images(), integers(CLASSES))
+    augmentation = chain(layers.RandomFlip("horizontal"))
+    model = ShiftViT(augmentation, DIM, [2, 1])
+    return Built(model, images())
 
 
 class SqueezeExcite(layers.Layer):
@@ -253,13 +220,11 @@ class Trunk(layers.Layer):
 
     def build(self, shape):
         self.blocks = [
-            keras.Sequential(
-                [
-                    layers.LayerNormalization(epsilon=1e-6),
-                    layers.Conv2D(self.dimensions, 1, activation=backend_gelu()),
-                    SqueezeExcite(self.ratio),
-                    layers.Conv2D(self.dimensions, 1, padding="same"),
-                ]
+            chain(
+                layers.LayerNormalization(epsilon=1e-6),
+                layers.Conv2D(self.dimensions, 1, activation=backend_gelu()),
+                SqueezeExcite(self.ratio),
+                layers.Conv2D(self.dimensions, 1, padding="same"),
             )
             for _ in range(self.depth)
         ]
@@ -288,12 +253,10 @@ class AttentionPooling(layers.Layer):
         self.attention = layers.MultiHeadAttention(1, self.dimensions, dropout=0.2)
         self.norm1 = layers.LayerNormalization(epsilon=1e-6)
         self.norm2 = layers.LayerNormalization(epsilon=1e-6)
-        self.mlp = keras.Sequential(
-            [
-                layers.Dense(self.dimensions, activation=backend_gelu()),
-                layers.Dropout(0.2),
-                layers.Dense(self.dimensions, activation=backend_gelu()),
-            ]
+        self.mlp = chain(
+            layers.Dense(self.dimensions, activation=backend_gelu()),
+            layers.Dropout(0.2),
+            layers.Dense(self.dimensions, activation=backend_gelu()),
         )
         self.dense, self.flatten = layers.Dense(self.num_classes), layers.Flatten()
 
@@ -310,8 +273,6 @@ class AttentionPooling(layers.Layer):
 class PatchConvNet(keras.Model):
     """Its parts are arguments, and lie in its config as they are."""
 
-    train_step = own_step
-
     def __init__(self, stem, trunk, pooling, **kwargs):
         super().__init__(**kwargs)
         self.stem, self.trunk, self.pooling = stem, trunk, pooling
@@ -320,24 +281,13 @@ class PatchConvNet(keras.Model):
         mine = {"stem": self.stem, "trunk": self.trunk, "pooling": self.pooling}
         return {**super().get_config(), **mine}
 
-    def objective(self, data):
-        x, y = data
-        logits, _ = self(x, training=True)
-        return of_logits()(y, logits)
-
     def call(self, images):
         return self.pooling(self.trunk(self.stem(images)))
 
 
-@example(
-    "vision/patch_convnet",
-    "subclassed Model with train_step; configs that hold layers; one number for both "
-    "widths of an MLP; layers made in `build`",
-    pairs=3,
-    others="joined by a product with convolutions or a residual sum; gives outputs",
-)
+@example("vision/patch_convnet", pairs=3)
 def patch_convnet():
     """Squeeze-and-excitation in two blocks, attention pooling."""
-    stem = keras.Sequential([layers.Conv2D(DIM, 3, 2, "same", activation="gelu")])
+    stem = chain(layers.Conv2D(DIM, 3, 2, "same", activation="gelu"))
     model = PatchConvNet(stem, Trunk(2, DIM, 4), AttentionPooling(DIM, CLASSES))
-    return Built(compiled(model), images(), integers(CLASSES))
+    return Built(model, images())

@@ -3,17 +3,7 @@
 import keras
 from keras import layers, ops
 
-from benchmarks.examples.example import (
-    BATCH,
-    Built,
-    Part,
-    compiled,
-    example,
-    images,
-    integers,
-    of_logits,
-)
-from benchmarks.examples.steps import backend_gelu, own_step
+from benchmarks.examples.example import Built, backend_gelu, chain, example, images
 from benchmarks.examples.vit import CLASSES, DIM, PatchEncoder, Patches, StochasticDepth
 
 
@@ -68,8 +58,8 @@ class CaiT(keras.Model):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        self.projection = keras.Sequential(
-            [layers.Conv2D(config["dim"], 2, 2), layers.Reshape((-1, config["dim"]))]
+        self.projection = chain(
+            layers.Conv2D(config["dim"], 2, 2), layers.Reshape((-1, config["dim"]))
         )
         self.cls = self.add_weight(shape=(1, 1, config["dim"]), initializer="zeros")
         self.places = self.add_weight(shape=(1, 16, config["dim"]), initializer="zeros")
@@ -86,18 +76,11 @@ class CaiT(keras.Model):
         return self.head(self.norm(x)[:, 0])
 
 
-@example(
-    "vision/cait",
-    "subclassed Model without get_config, given a config object, of functional blocks "
-    "with two outputs; weights without names",
-    pairs=2,
-    others="queries, keys and values; scores through softmax; LayerScale, which has a "
-    "number for each neuron, before a residual sum",
-)
+@example("vision/cait", pairs=2)
 def cait():
     """Talking heads, layer scale, a class token."""
     model = CaiT({"dim": DIM, "depth": 2, "classes": CLASSES})
-    return Built(compiled(model, of_logits()), images(), integers(CLASSES))
+    return Built(model, images())
 
 
 class DistilledViT(keras.Model):
@@ -105,9 +88,7 @@ class DistilledViT(keras.Model):
 
     def __init__(self, depth=2, **kwargs):
         super().__init__(**kwargs)
-        self.projection = keras.Sequential(
-            [layers.Conv2D(DIM, 2, 2), layers.Reshape((16, DIM))]
-        )
+        self.projection = chain(layers.Conv2D(DIM, 2, 2), layers.Reshape((16, DIM)))
         shape = (1, 1, DIM)
         self.places = self.add_weight(shape=(1, 18, DIM), initializer="zeros")
         self.cls = self.add_weight(shape=shape, initializer="zeros", name="cls")
@@ -142,41 +123,24 @@ def plain_block(name):
 class DeiT(keras.Model):
     """Trains a student beside a teacher that rests; `call` is the student's."""
 
-    train_step = own_step
-
     def __init__(self, student, teacher, **kwargs):
         super().__init__(**kwargs)
         self.student, self.teacher = student, teacher
         self.teacher.trainable = False
 
-    def objective(self, data):
-        x, y = data
-        taught = ops.argmax(self.teacher(x, training=False), axis=-1)
-        found, distilled = self.student(x, training=True)
-        loss = of_logits()
-        return (loss(y, found) + loss(taught, distilled)) / 2
-
     def call(self, inputs):
         return self.student(inputs, training=False)
 
 
-@example(
-    "vision/deit",
-    "two subclassed Models: the outer has train_step, a teacher, and no get_config; "
-    "the student is saved",
-    pairs=2,
-    others="joined by residual sums, or giving outputs",
-)
+@example("vision/deit", pairs=2)
 def deit():
     """A class token and a distillation token."""
-    teacher = keras.Sequential(
-        [keras.Input((8, 8, 3)), layers.Flatten(), layers.Dense(CLASSES)]
-    )
+    teacher = chain(keras.Input((8, 8, 3)), layers.Flatten(), layers.Dense(CLASSES))
     student = DistilledViT()
-    student(images()[:BATCH])
-    parts = {"student": Part(student, (images()[:BATCH],))}
-    model = compiled(DeiT(student, teacher))
-    return Built(model, images(), integers(CLASSES), parts)
+    student(images())
+    parts = [(student, images())]
+    model = DeiT(student, teacher)
+    return Built(model, images(), parts)
 
 
 def cross_attention():
@@ -226,14 +190,8 @@ class Perceiver(keras.Model):
         return self.head(self.pool(found["latents"]))
 
 
-@example(
-    "vision/perceiver_image_classification",
-    "subclassed Model, all made in `build`; functional models of a dict of inputs, "
-    "called twice; add_weight without a name",
-    pairs=3,
-    others="queries, keys and values; residual sums",
-)
+@example("vision/perceiver_image_classification", pairs=3)
 def perceiver():
     """Two iterations with the same weights."""
-    model = compiled(Perceiver(2), of_logits())
-    return Built(model, images(), integers(CLASSES))
+    model = Perceiver(2)
+    return Built(model, images())

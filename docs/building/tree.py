@@ -19,7 +19,6 @@ COPIED = (
     "docs/*.md",
     "docs/*.png",
     "benchmarks/README.md",
-    "benchmarks/peers/README.md",
     "benchmarks/results/**/*.md",
     "benchmarks/results/**/*.png",
     "examples/**/*",

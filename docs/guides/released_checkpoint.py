@@ -132,7 +132,8 @@ print(f"{before:.3f} bits per byte with 96 neurons, {after:.3f} with 64")
 """
 In our measurements, the teacher lowered the loss by 0.009 bits per byte at FFN width
 352 of 512, and by 0.013 at 192. The model was a Llama 3 of 1.6 million parameters, with
-three seeds (benchmarks/results/recover_checkpoint.md).
+three seeds (benchmarks/results/recover_checkpoint.md, 2026-11-23; code: `git show
+a87d398f:benchmarks/recover_checkpoint.py`).
 
 ## Save the model with its tokenizer
 

@@ -171,7 +171,8 @@ print(f"and without the refit: {only_cut:.3f}")
 
 """
 We measured a small Mistral of six blocks, with three seeds
-(`benchmarks/results/recover_shapes.md`):
+(`benchmarks/results/recover_shapes.md`, 2026-11-26; code: `git show
+a87d398f:benchmarks/recover_shapes.py`):
 
 - The order of the search was nearly the order after recovery.
 - Shapes with fewer blocks were the best. Compared with pruning FFNs alone, the best

@@ -1,8 +1,7 @@
 """The recommended settings by situation: the only place where they stand.
 
 `keras_idea.recommended` takes values and reasons from here, and `keras-idea new` takes
-its own from that. `python -m benchmarks.pages` writes the tables of
-docs/recommended_settings.md.
+its own from that. The tables of docs/recommended_settings.md are written by hand.
 """
 
 import math

@@ -12,7 +12,6 @@ STOCK = ["export", "preset", "--preset", "out"]
 REPORT = ["report", "finished", "--output", "page.html"]
 ARRAYS, MANIFEST = f"{STEP}/arrays-00000.safetensors", f"{STEP}/manifest.json"
 DAMAGED = f"All checkpoints in .* are damaged: of {m.NAME} "
-BENCH = ["bench", "paper", "--table", "3", "--data", "text", "--output", "out"]
 
 
 #: By name: the command, the damage by file, the message.
@@ -292,37 +291,5 @@ OUTPUTS = {
         ["report", "finished", "--output", "text.txt"],
         {},
         "'text.txt' is no report of keras-idea",
-    ),
-    # The paper's tables.
-    "bench of no table": (
-        ["bench", "paper", "--table", "13"],
-        {},
-        "`table` must be one of .*13",
-    ),
-    "bench of no scale": ([*BENCH, "--scale", "huge"], {}, "`scale` must be one of"),
-    "bench of no seed": (
-        [*BENCH, "--seeds", "0"],
-        {"text/train.txt": m.holds(m.TEXT), "text/valid.txt": m.holds(m.TEXT)},
-        "`seeds` must be an integer >= 1. Received: seeds=0",
-    ),
-    "bench seeds in words": (
-        [*BENCH, "--seeds", "three"],
-        {},
-        "argument --seeds: .*'three'",
-    ),
-    "bench of no text": (
-        [*BENCH, "--data", "preset"],
-        {},
-        "'preset' holds no train.txt and valid.txt",
-    ),
-    "bench of little text": (
-        BENCH,
-        {"text/train.txt": m.holds("a"), "text/valid.txt": m.holds("b")},
-        "has 1 byte; a sequence of 64 bytes needs at least 65",
-    ),
-    "bench output a file": (
-        [*BENCH[:-1], "text.txt"],
-        {"text/train.txt": m.holds(m.TEXT), "text/valid.txt": m.holds(m.TEXT)},
-        "'text.txt' is a file",
     ),
 }

@@ -7,7 +7,7 @@
 | `backend/NAME` | what one backend alone has | on that one | on that one |
 | `product` | runs, exports, evaluation, pages, damage | on torch | on each |
 
-`benchmarks/tests` has the `pure` and the `product` of the studies.
+`benchmarks/tests` has the `pure` and the `product` of the benchmarks.
 
 `tests/daily.csv` has the exceptions, each with its reason: the test, the backends of
 `make test` ("none" leaves it to `make endurance`), and why. A test is named by its

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from benchmarks.checkpoints import cells, widths
-from benchmarks.checkpoints.__main__ import RESULTS
+from benchmarks.checkpoints import cells
 from benchmarks.checkpoints.cells import Cell, carry_out
 from benchmarks.checkpoints.texts import HELD_OUT, Texts, read_texts
-from benchmarks.record import REPOSITORY
+from benchmarks.record import REPOSITORY, RESULTS
 from examples import released_checkpoint
 from tests.support.helpers import to_numpy
 from tests.support.hub_models import tiny_lm
@@ -96,20 +95,6 @@ def test_a_kept_refit_is_the_refit(texts, monkeypatch):
     again = carry_out(cell, same, texts, refits).get_weights()
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-def test_several_widths_of_one_run(texts, monkeypatch):
-    """Each is the trained model's first neurons, and has learned more than nothing."""
-    monkeypatch.setattr(cells, "LENGTH", 16)
-    monkeypatch.setattr(cells, "SHARES", (0.5,))
-    models = widths.trained(load, texts, 64 * 24, 1e-2)
-    found = [{ffn.hidden_dim for ffn in ki.find_ffns(m)} for m in models.values()]
-    assert list(models) == [1.0, 0.5] and found == [{64}, {32}]
-    up = models[1.0].backbone.transformer_layers[0]._feedforward_gate_dense.kernel
-    half = models[0.5].backbone.transformer_layers[0]._feedforward_gate_dense.kernel
-    np.testing.assert_array_equal(to_numpy(up)[:, :32], to_numpy(half))
-    before = cells.judge(load(), texts, "wikitext2")
-    assert cells.judge(models[0.5], texts, "wikitext2") < before
 
 
 @pytest.mark.skipif(

@@ -10,7 +10,6 @@ import shutil
 
 import pytest
 
-from benchmarks.paper.__main__ import main as bench
 from keras_idea.lm.cli import main
 from tests.support import malformed as m
 from tests.support.malformed_inputs import INPUTS
@@ -26,8 +25,7 @@ def status_of(command):
             command()
         return 2, str(refused.value)
     try:
-        run = bench if command[0] == "bench" else main
-        return run(command[2 * (run is bench) :]), ""
+        return main(command), ""
     except SystemExit as ended:  # argparse's own
         return ended.code, ""
 

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 import keras_idea
-from benchmarks.paper.checkpoint import Checkpoint, load_checkpoint
 from keras_idea.data import load_vocabulary
 from keras_idea.errors import TextError
 from keras_idea.lm.cli import main
@@ -210,16 +209,6 @@ class TestCheckpoints:
 
         m.manifest_with(change)(folder / m.STEP / "manifest.json")
         assert_refused(self.GO_ON, capsys, "probe must be one of a pruning method")
-
-    @pytest.mark.parametrize("name", PICKLES)
-    def test_the_papers(self, folder, name):
-        facts = {"iterations": 4}
-        Checkpoint({"kernel": np.ones(3)}, facts).save(folder / "prefix")
-        (path,) = (folder / "prefix").glob("*-step-00000004-*/arrays-*.safetensors")
-        m.arrays_with(m.holds(PICKLES[name]()))(path)
-        with pytest.raises(ValueError, match="00000.safetensors does not hold"):
-            load_checkpoint(folder / "prefix")
-        assert not pathlib.Path(MARK).exists()
 
     def test_the_payload_would_leave_a_mark(self, folder):
         """Else the others would show nothing."""

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import keras_idea.models  # noqa: F401  its layers are in the saved model
-from benchmarks.paper.compile_cache import kept_compilations
 from keras_idea.callbacks.checkpoint.files import CheckpointFiles
 from keras_idea.lm.cli import main
 from tests.support import ROOT
+from tests.support.compile_cache import kept_compilations
 from tests.support.tiny_run import CONFIG, write_inputs
 
 # Two intervals wide, pruning in the third, and two narrow ones.

@@ -1,1 +1,0 @@
-"""The pages with measured figures, written again from what was recorded."""

@@ -1,1 +1,0 @@
-"""When does pruning pay? Tokens a parameter against enlargement, beside scratch."""

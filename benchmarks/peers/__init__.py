@@ -1,1 +1,0 @@
-"""Other pruning libraries and this one at one task: `python -m benchmarks.peers`."""

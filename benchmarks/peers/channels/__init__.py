@@ -1,1 +1,0 @@
-"""Channels of two small networks, pruned by this library and by others, in one run."""

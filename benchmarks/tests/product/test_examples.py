@@ -1,0 +1,31 @@
+"""Models of keras.io's examples: the layers that a reader would prune are found."""
+
+import random
+
+import keras
+import numpy as np
+import pytest
+
+import keras_idea as ki
+from benchmarks.examples.example import all_examples
+
+#: Where the count is not the reader's: what is found.
+OTHERWISE = {
+    "vision/cait": 4,  # heads that Dense layers mix
+    "vision/image_captioning": 0,  # the decoder's layer, whose call takes two inputs
+    "nlp/semantic_similarity_with_bert": 2,  # of the frozen BERT
+    "generative/ddpm": 4,  # of the moving average, which is frozen
+}
+
+
+@pytest.mark.parametrize("name", all_examples())
+def test_pairs_are_found(name):
+    if "switch" in name and keras.backend.backend() != "tensorflow":
+        pytest.skip("it knows its batch size; Keras traces it on TensorFlow alone")
+    keras.backend.clear_session()
+    random.seed(0)
+    np.random.seed(0)
+    example = all_examples()[name]
+    built = example.build().called()
+    found = ki.explain(built.model).taken
+    assert len(found) == OTHERWISE.get(name, example.pairs)
