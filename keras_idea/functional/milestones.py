@@ -23,7 +23,7 @@ def most_milestones(prune_steps: int, eager: bool) -> int:
     With m of them a step is too wide by 1/2m of the neurons that go. If a change costs
     c steps, and all those neurons the share g of a step, then `c m + g T_p / 2m` is
     least at `m = sqrt(g T_p / 2c)`. On a CPU `g / 2c` was 0.75 and 3 for models of 2
-    and 4 layers (docs/decisions.md), so m is the root of the steps, from 8 to 64.
+    and 4 layers, so m is the root of the steps, from 8 to 64.
 
     Example:
     >>> most_milestones(1000, eager=False), most_milestones(1000, eager=True)

@@ -41,7 +41,7 @@ def compiled_steps(
     A step without the pruning and without a teacher, for the target's TPUs or the
     devices of this process. The compiler is asked to make little effort: of a 2.8B
     model for 256 TPUs that takes 44 seconds instead of 167, and the bytes differ by
-    0.1 % (docs/decisions.md).
+    0.1 %.
 
     Raises:
         ConfigError: if the devices are not as many as the mesh's, or the backend is
