@@ -15,7 +15,8 @@ class Random(Method):
     """Keeps neurons that are drawn uniformly, all at once at `begin_step`.
 
     Use it as a baseline for other methods. The draw depends only on the seed and on the
-    layer's place in the model. It is the same on every backend and in every run.
+    layer's place in the model. It is the same on every backend, in `fit` and in
+    `shrink`.
 
     Args:
         seed: int >= 0. The seed of the draw. Defaults to 0.

@@ -52,7 +52,7 @@ def norms_of(backbone: keras.Model) -> list[keras.layers.Layer]:
     size = getattr(backbone, _SIZE)
     found = []
     for layer in walk(backbone):
-        shapes = [tuple(variable.shape) for variable in layer.trainable_variables]
+        shapes = [tuple(variable.shape) for variable in layer.weights]
         if not sublayers(layer) and shapes == [(size,)]:
             found.append(layer)
     return found

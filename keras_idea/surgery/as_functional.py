@@ -131,7 +131,7 @@ class _Copies:
                 olds, news = layer.weights, copy.weights
             for old, new in zip(olds, news, strict=True):
                 hand_on_training(old, new)
-                new.assign(old.value)
+                new.assign(keras.ops.copy(old.value))  # jax donates a step's arrays
             if is_rematerialized(layer) and not is_rematerialized(copy):
                 rematerialize(copy)  # its scope has the layer's name, not the copy's
 
