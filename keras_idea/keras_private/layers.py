@@ -103,7 +103,7 @@ def set_config_number(layer: keras.layers.Layer, name: str, value: int) -> None:
 def _settable(layer: keras.layers.Layer, name: str) -> str:
     """The attribute of a name that can be set: it, or the one behind a property."""
     for attribute in (name, f"_{name}"):
-        value = getattr(layer, attribute, None)
+        value: Any = getattr(layer, attribute, None)
         # A property without a setter raises, and a setter may.
         with contextlib.suppress(Exception):
             setattr(layer, attribute, operator.index(value))
