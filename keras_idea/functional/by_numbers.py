@@ -200,7 +200,8 @@ def _on_arrays(function: Callable) -> Iterator[_Arrays]:
                 raise ArgumentError("it adds a loss")
             if scope.reads:
                 raise ArgumentError("it reads a variable")
-            return list(map(keras.ops.convert_to_numpy, keras.tree.flatten(made)))
+            tensors = [leaf for leaf in keras.tree.flatten(made) if leaf is not None]
+            return list(map(keras.ops.convert_to_numpy, tensors))
 
         yield call
 

@@ -96,7 +96,7 @@ def _prove(model: keras.Model, part: keras.layers.Layer, found: Sequence[FFN]) -
             inputs = _batch_for(asked, inputs)
             same = _same(asked, inputs, found)
     except Exception as error:  # out of memory, for one
-        _warn_of_no_proof(part, f"it raised {what_was_raised(error)}")
+        _warn_of_no_proof(part, f"the model raised {what_was_raised(error)}")
         return
     if same is not False:
         return
@@ -113,9 +113,8 @@ def _prove(model: keras.Model, part: keras.layers.Layer, found: Sequence[FFN]) -
 
 def _warn_of_no_proof(part: keras.layers.Layer, why: str) -> None:
     warn_user(
-        f"Pruning of '{part.name}' was not tested before it begins, because the model "
-        f"cannot be called on an example: {why}. After `fit`, compare the model's "
-        "outputs with those of `keras_idea.compact(model)`."
+        f"Pruning of '{part.name}' was not tested on an example: {why}. Compare the "
+        "outputs of the narrow model with those of the masked one on your data."
     )
 
 
