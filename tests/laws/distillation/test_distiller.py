@@ -118,14 +118,13 @@ def test_a_float32_teacher_is_not_rounded_to_the_student(policy):
     assert found == pytest.approx((np.exp(p) * (p - q)).sum(-1).mean(), rel=5e-3)
 
 
-@pytest.mark.parametrize("mode", ["int8", "float8", "lora", "qlora"])
+@pytest.mark.parametrize("mode", ["int8", "float8", "qlora"])
 def test_a_quantized_teacher_and_a_student_with_lora(mode):
     """Block outputs and logits are compared; of the student LoRA alone is trained."""
     teacher, student = tiny_lm("llama"), tiny_lm("llama")
-    tuned = student if "lora" in mode else teacher
-    if mode != "lora":
-        name = "float8" if mode == "float8" else "int8"
-        tuned.backbone.quantize(name, filters="feedforward_output")
+    tuned = student if mode == "qlora" else teacher
+    name = "float8" if mode == "float8" else "int8"
+    tuned.backbone.quantize(name, filters="feedforward_output")
     if tuned is student:
         student.backbone.enable_lora(2)
     student.compile(keras.optimizers.SGD(0.1), NATS, weighted_metrics=None)
@@ -141,7 +140,7 @@ def test_a_quantized_teacher_and_a_student_with_lora(mode):
     for a, b in zip(outputs[0][:-1], outputs[1][:-1], strict=True):
         expected += np.square(a - b).mean() / np.square(a).mean()
     found = pair.evaluate(x, y, 4, verbose=0, return_dict=True)["loss"]
-    assert found == pytest.approx(expected, rel=1e-4)
+    assert found == pytest.approx(expected, rel=1e-3)
     before = {v.path: to_numpy(v) for v in student.variables}
     pair.fit(x, y, **FIT)
     moved = [v.path for v in student.variables if np.any(to_numpy(v) != before[v.path])]
