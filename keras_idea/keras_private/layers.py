@@ -104,9 +104,11 @@ def _settable(layer: keras.layers.Layer, name: str) -> str:
     """The attribute of a name that can be set: it, or the one behind a property."""
     for attribute in (name, f"_{name}"):
         value: Any = getattr(layer, attribute, None)
-        # A property without a setter raises, and a setter may.
+        # A property without a setter raises, and a setter may. On TensorFlow nothing is
+        # set where it is the same.
         with contextlib.suppress(Exception):
-            setattr(layer, attribute, operator.index(value))
+            setattr(layer, attribute, operator.index(value) + 1)
+            setattr(layer, attribute, value)
             return attribute
     return ""
 

@@ -173,7 +173,7 @@ def example_arrays(model: keras.layers.Layer) -> Any:
         arguments, named = _example_of(model)
     except ValueError:
         return None
-    given = keras.tree.flatten(arguments[0])
+    given = keras.tree.flatten(arguments)
     if named or any(tensor.dtype == "string" for tensor in given):
         return None
     rng = np.random.default_rng(0)

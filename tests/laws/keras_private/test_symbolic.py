@@ -8,7 +8,7 @@ import pytest
 from keras.src.layers import layer as keras_layer
 from keras.src.ops import operation as keras_operation
 
-from keras_idea.keras_private.symbolic import record
+from keras_idea.keras_private.symbolic import example_arrays, record
 from tests.support.helpers import to_numpy
 
 
@@ -119,6 +119,12 @@ def test_what_is_unknown_is_told():
     recording = record(layer, lambda layer: isinstance(layer, Twice))
     assert list(recording.opaque) == [layer]
     assert "not known" in str(recording.opaque[layer])
+
+
+def test_an_example_of_two_arguments_is_not_known():
+    layer = keras.layers.MultiHeadAttention(2, 4)
+    layer.build((None, 3, 4), (None, 3, 4))
+    assert example_arrays(layer) is None
 
 
 class OfSixteen(keras.layers.Layer):
