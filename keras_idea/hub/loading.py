@@ -12,6 +12,7 @@ import keras
 
 from keras_idea import processes
 from keras_idea.errors import KerasIdeaError, LoadRefused
+from keras_idea.hub.families import is_task
 from keras_idea.hub.hf.folder import (
     folder_outline,
     folder_preprocessor,
@@ -123,6 +124,18 @@ def outline(source: str | os.PathLike, dtype: Any) -> keras.Model:
     hub = require("keras_hub", "A KerasHub model", "hub")
     with _as_load_refused(source), whole_preset(source) as preset, without_values():
         return hub.models.Backbone.from_preset(preset, load_weights=False, dtype=dtype)
+
+
+def check_language_model(source: str | os.PathLike, model: keras.Model) -> None:
+    """Rejects a checkpoint, given its task or outline, that is no causal LM."""
+    hub = require("keras_hub", "A KerasHub model", "hub").models
+    kind = type(model) if is_task(model) else task_class(hub.CausalLM, type(model))
+    causal = kind is not None and issubclass(kind, hub.CausalLM)
+    if not causal or issubclass(kind, hub.Seq2SeqLM):
+        raise LoadRefused(
+            "The command line supports causal language models. Received: "
+            f"{str(source)!r}, a {type(model).__name__}. Give a causal language model."
+        )
 
 
 def preprocessor_of(source: str | os.PathLike) -> Any:

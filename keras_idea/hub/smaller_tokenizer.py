@@ -29,8 +29,8 @@ def tokens_of(tokenizer: Any) -> "Tokens":
     if getattr(tokenizer, "proto", None) is not None:
         return Pieces(tokenizer)
     raise ArgumentError(
-        f"The vocabulary of a {type(tokenizer).__name__} cannot be made smaller: only "
-        "those of byte-level BPE and SentencePiece can. Leave 'vocabulary' out of "
+        f"`shrink` does not support the vocabulary of a {type(tokenizer).__name__}: it "
+        "cuts byte-level BPE and SentencePiece's BPE only. Leave 'vocabulary' out of "
         "`targets`."
     )
 
@@ -109,9 +109,9 @@ class Pieces:
         trainer, kinds = self._model.trainer_spec, self._proto.ModelProto.SentencePiece
         if trainer.model_type != self._proto.TrainerSpec.BPE:
             raise ArgumentError(
-                "The vocabulary of this SentencePiece tokenizer cannot be made "
-                "smaller: it is no BPE, so what it makes of a text depends on all of "
-                "its pieces. Leave 'vocabulary' out of `targets`."
+                "`shrink` does not support the vocabulary of this SentencePiece "
+                "tokenizer: of SentencePiece it cuts BPE models only. Leave "
+                "'vocabulary' out of `targets`."
             )
         pieces = self._model.pieces
         self.ids = {piece.piece: index for index, piece in enumerate(pieces)}

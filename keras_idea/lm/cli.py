@@ -168,11 +168,12 @@ def _places(options: argparse.Namespace, given: str) -> dict[str | None, str]:
 
 
 def _import(options: argparse.Namespace) -> None:
-    from keras_idea.hub import load
+    from keras_idea.hub.loading import check_language_model, load, outline
     from keras_idea.lm.export.preset import PRESET, export_preset
     from keras_idea.lm.export.target import check_target
 
     check_target(options.preset, PRESET, options.overwrite)
+    check_language_model(options.source, outline(options.source, "float32"))
     model = load(options.source, "float32")
     print(export_preset(model, options.preset, options.overwrite))
 

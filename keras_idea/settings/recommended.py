@@ -190,8 +190,8 @@ def _batches(tokens: int, situation: Situation) -> dict[str, Setting]:
         raise ArgumentError(
             f"`tokens` must be at least {rules.LEAST_STEPS * size.value:,} here: "
             f"{rules.LEAST_STEPS} steps of {size.value:,} tokens. Received: tokens="
-            f"{tokens}. Give more; or cut a checkpoint without training, by "
-            "`keras_idea.shrink` with refit=True."
+            f"{tokens}. Give more; or cut a checkpoint without training: "
+            "`keras-idea shrink --refit`, or `keras_idea.shrink` with refit=True."
         )
     # So that a validation comes at the end of each stage.
     every = max(1, min(_EVERY, steps // _VALIDATIONS))

@@ -65,7 +65,7 @@ def shrink(
             heads of each attention layer, with their query heads; "channels" of
             convolutions; "blocks"; "hidden_dim", features of the residual stream;
             "vocabulary", tokens of a KerasHub `CausalLM` with a tokenizer of byte-level
-            BPE or SentencePiece.
+            BPE or SentencePiece's BPE.
         data: samples as for `keras_idea.methods.Activation`, tuple or None. The
             importance is measured on them. A tuple is `(x, y)` or
             `(x, y, sample_weight)` of arrays. None works for widths, with

@@ -134,6 +134,17 @@ def sentencepiece(prefix, special=("<unk>", "<s>", "</s>"), scheme="prepend"):
     return found, model.getvalue()
 
 
+def unigram():
+    """A unigram tokenizer, as of a T5, of single letters."""
+    from tokenizers import Tokenizer, models
+    from tokenizers import pre_tokenizers as pre
+
+    pieces = ["<unk>", "<s>", "</s>", "▁", *"abcdefghijklmnopqrstuvwxyz"]
+    made = Tokenizer(models.Unigram([(p, -1.0) for p in pieces], unk_id=0))
+    made.pre_tokenizer = pre.Metaspace()
+    return _fast(made, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+
+
 def word_piece(lowercase=True):
     """A tokenizer of word pieces, as BERT's."""
     from tokenizers import BertWordPieceTokenizer

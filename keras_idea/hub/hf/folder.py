@@ -35,6 +35,7 @@ from keras_idea.hub.hf.tokenizer import (
     cuts_words,
     ids_of,
     is_sentencepiece,
+    kind_of,
     mend_tokenizer_config,
     plain_backend,
     settle_word_pieces,
@@ -297,7 +298,18 @@ def _converted_preprocessor(stage: Stage, kind: Any) -> Any:
         models = _hub().models
         tokenizer = models.LlamaTokenizer(str(stage.folder / "tokenizer.model"))
         return models.LlamaCausalLMPreprocessor(tokenizer)
-    return kind.preprocessor_cls.from_preset(str(stage.folder))
+    try:
+        return kind.preprocessor_cls.from_preset(str(stage.folder))
+    except Exception as error:  # a file that another kind of tokenizer has, or a token
+        needed = kind.preprocessor_cls.tokenizer_cls.__name__
+        reason = " ".join(str(error).replace(str(stage.folder), "it").split())
+        raise LoadRefused(
+            f"KerasHub's {needed} cannot be made of this checkpoint's tokenizer, which "
+            f"is {kind_of(stage.tokenizer)} ({reason[:200]}). "
+            f"Received: {str(stage.source)!r}, model_type="
+            f"{stage.hf_config['model_type']!r}. Give a checkpoint with another "
+            "tokenizer."
+        ) from error
 
 
 def _packed_difference(preprocessor: Any, theirs: Any) -> str:

@@ -76,6 +76,25 @@ def tensor_names(file: pathlib.Path) -> list[str]:
         ) from error
 
 
+def drop_tensor(file: pathlib.Path, name: str) -> None:
+    """Removes a tensor from a safetensors file, in place: what follows moves up."""
+    with open(file, "r+b") as write, open(file, "rb") as read:
+        header = _header(read)
+        start = read.tell()
+        first, last = header.pop(name)["data_offsets"]
+        for tensor, entry in header.items():
+            if tensor != "__metadata__" and entry["data_offsets"][0] >= last:
+                offsets = entry["data_offsets"]
+                entry["data_offsets"] = [place + first - last for place in offsets]
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        write.seek(8)
+        write.write(text.ljust(start - 8))
+        read.seek(start + last)
+        write.seek(start + first)
+        shutil.copyfileobj(read, write)
+        write.truncate()
+
+
 def _header(opened: Any) -> dict[str, Any]:
     size = int.from_bytes(opened.read(8), "little")
     header: dict[str, Any] = json.loads(opened.read(size))

@@ -70,7 +70,8 @@ def write_tokenizer(
     if backend is None:  # of Python code alone
         return
     spec = json.loads(backend.to_str())
-    if model_type == "llama" and not spec["model"].get("byte_fallback"):
+    byte_level = spec["model"]["type"] == "BPE" and not is_sentencepiece(tokenizer)
+    if model_type == "llama" and byte_level:
         _add_demanded(spec["model"]["vocab"], spec["added_tokens"])
     (folder / "tokenizer.json").write_text(json.dumps(spec), encoding="utf-8")
     settings = folder / "tokenizer_config.json"
@@ -101,6 +102,15 @@ def is_sentencepiece(tokenizer: Any) -> bool:
     if backend is None:
         return tokenizer is not None
     return bool(json.loads(backend.to_str())["model"].get("byte_fallback"))
+
+
+def kind_of(tokenizer: Any) -> str:
+    """What a tokenizer of transformers is called: "byte-level BPE", "Unigram"."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None or is_sentencepiece(tokenizer):
+        return "SentencePiece BPE"
+    kind = str(json.loads(backend.to_str())["model"]["type"])
+    return f"byte-level {kind}" if kind == "BPE" else kind
 
 
 def cuts_words(tokenizer: Any) -> bool:

@@ -13,7 +13,7 @@ from keras_idea.hub.families import is_task
 from keras_idea.hub.family import NUM_BYTES
 from keras_idea.hub.hf.gguf import is_gguf
 from keras_idea.hub.hf.stage import is_hf_folder
-from keras_idea.hub.loading import is_builtin_preset, load
+from keras_idea.hub.loading import check_language_model, is_builtin_preset, load
 from keras_idea.hub.widths import FULL, check_record, neurons_in, read_widths
 from keras_idea.models.decoder import compute_in
 
@@ -55,7 +55,9 @@ def load_run(
     try:
         if location.endswith(".keras"):
             return compute_in(_load_decoder(pathlib.Path(location), width), dtype)
-        return load(location, dtype, width)
+        model = load(location, dtype, width)
+        check_language_model(location, model)
+        return model
     except LoadRefused as error:
         raise ExportRefused(str(error)) from error
 

@@ -76,19 +76,34 @@ class TestHuggingFace:
         assert "'x' becomes [1]." in str(export)
         assert listing(tmp_path / "hf") == ["config.json", "model.safetensors"]
 
-    def test_without_transformers_it_says_so(self, lm, tmp_path, monkeypatch):
-        hide(monkeypatch, "transformers")
-        export = export_hf(lm, tmp_path / "hf")
-        assert export.match is None
-        assert "NOT CHECKED" in str(export)
-        assert 'pip install "keras-idea[export,torch]"' in str(export)
-        assert (tmp_path / "hf/model.safetensors").is_file()
-
-    def test_without_safetensors_it_is_refused(self, lm, tmp_path, monkeypatch):
-        hide(monkeypatch, "safetensors")
-        with pytest.raises(ExportRefused, match="needs safetensors, not installed"):
+    @pytest.mark.parametrize("package", ["safetensors", "transformers", "torch"])
+    def test_no_half_of_it_is_written(self, package, lm, tmp_path, monkeypatch):
+        """Without transformers, config and tokenizer could not be completed."""
+        hide(monkeypatch, package)
+        with pytest.raises(ExportRefused, match=rf"{package}.*\[export,torch\]"):
             export_hf(lm, tmp_path / "hf")
         assert listing(tmp_path) == []
+
+    @pytest.mark.parametrize(
+        "name, told",
+        [
+            ("llama3", {}),
+            ("llama3", {"tie_word_embeddings": True}),
+            ("llama tied", {}),
+            ("qwen", {"tie_word_embeddings": True}),
+            ("qwen3.5", {"tie_word_embeddings": True}),
+            ("gemma", {}),
+            ("gemma3", {}),
+            ("gpt2", {"max_sequence_length": 64}),
+        ],
+    )
+    def test_each_parameter_is_stored_once(self, name, told, tmp_path):
+        from safetensors.numpy import load_file
+
+        lm = tiny_lm(name, **told)
+        export_hf(lm, tmp_path / "hf")
+        tensors = load_file(tmp_path / "hf/model.safetensors")
+        assert sum(a.size for a in tensors.values()) == lm.count_params()
 
     @pytest.mark.parametrize(
         "name, arguments, match",

@@ -12,11 +12,16 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.hub.hf.folder import first_of_prompt
-from keras_idea.hub.loading import load_with_notes
+from keras_idea.hub.loading import load_with_notes, preprocessor_of
 from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.runs.config import parse_config
+from keras_idea.lm.runs.run_folder import RunFolder
+from keras_idea.lm.runs.train.prepare import prepare
+from keras_idea.lm.runs.train.results import how_to_load, where_it_lies
 from tests.support import released_tokenizers as made
 from tests.support.released_models import release
 from tests.support.released_rows import ALL
+from tests.support.tiny_run import ONE_LAYER
 
 # Not those that `hub.load` compares on.
 PLAIN = (
@@ -171,6 +176,22 @@ def test_a_tokenizer_that_kerashub_cannot_have_is_refused(tmp_path):
         ki.hub.load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "row, tokenizer, kind",
+    [
+        ("mistral", functools.partial(made.byte_level, "llama3"), "byte-level BPE"),
+        ("gemma", functools.partial(made.byte_level, "gpt2"), "byte-level BPE"),
+        ("llama", made.unigram, "Unigram"),
+        ("gpt2", made.word_piece, "WordPiece"),
+        ("bert", functools.partial(made.byte_level, "gpt2"), "byte-level BPE"),
+    ],
+)
+def test_a_tokenizer_of_another_kind_is_refused(row, tokenizer, kind, tmp_path):
+    save(tmp_path, row, tokenizer())
+    with pytest.raises(ki.errors.LoadRefused, match=f"Tokenizer.* is {kind}"):
+        preprocessor_of(tmp_path)
+
+
 def test_a_tokenizer_of_another_model_is_refused(tmp_path):
     release(tmp_path, ALL["llama"])  # which has 96 tokens
     made.byte_level("llama3").save_pretrained(tmp_path)
@@ -264,6 +285,27 @@ def test_the_first_of_a_prompt(family):
     tokenizer = getattr(keras_hub.models, f"{family}Tokenizer")(proto, **more)
     preprocessor = getattr(keras_hub.models, f"{family}CausalLMPreprocessor")(tokenizer)
     assert first_of_prompt(preprocessor, "x") == tokenizer.start_token_id
+
+
+@pytest.mark.parametrize("name", ["smollm", "llama2"])
+def test_a_run_says_what_loads_its_preset(name, released, saved, tmp_path, monkeypatch):
+    """With the tokenizer that it trained on: by KerasHub alone, if it has the same."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text(made.TEXT * 4)
+    table = f"[model]\npreset = {str(saved(name))!r}\ntarget_dim = 8\n"
+    config = parse_config(table + ONE_LAYER[ONE_LAYER.index("sequence_length") :])
+    run = prepare(config, RunFolder("runs/mine"))
+    lm = run.models.wide()
+    run.models.save(lm, tmp_path / "runs/mine/preset")
+    said = how_to_load(run, lm, "the dog")
+    library = "keras_idea" if name in CUT else "keras_hub"
+    assert f"with {library}." in where_it_lies(run, lm)
+    lines = [line.strip() for line in said.splitlines()]
+    found = {}
+    exec("\n".join(lines[lines.index(f"import {library}") :][:2]), found)
+    for text in PLAIN:
+        expected = theirs(released(name)).encode(text, add_special_tokens=False)
+        assert ids(found["lm"].preprocessor.tokenizer, text) == expected
 
 
 def test_a_chat_template_that_is_not_kept_is_told(tmp_path, loaded):

@@ -74,6 +74,9 @@ def test_the_file_says_what_is_recommended(new, capsys, situation):
             assert any(f"{setting.basis}: {setting.reason}" in line for line in lines)
     printed = capsys.readouterr().out
     assert f"{widths[0]:,} to {widths[0] // 2:,}" in printed
+    assert "FFNs keep 50% of their neurons" in printed and "enlarged" not in printed
+    # Its last rate is not the file's, and that is explained.
+    assert f"end_learning_rate={found['end_learning_rate']:.2g}" in printed
     assert printed.endswith("run: keras-idea train mine.toml\n")
 
 

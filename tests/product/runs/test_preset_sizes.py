@@ -8,6 +8,7 @@ import pytest
 import keras_idea as ki
 from keras_idea.hub.families import HUB_FAMILIES, PRESET_FAMILIES
 from keras_idea.lm.runs.config import parse_config
+from keras_idea.lm.runs.models.footprint import footprint
 from keras_idea.lm.runs.models.hub_source import source_of_preset
 from keras_idea.lm.runs.models.outlines import outlines
 from tests.support.hub_models import MIXTURES, MODELS, tiny_lm
@@ -41,7 +42,7 @@ def planned(preset):
     made = outlines(config)
     return (
         source.outline(source.at_start).count_params(),
-        made.make(made.at_start).count_params(),
+        footprint(config, made, made.at_start).parameters,
     )
 
 

@@ -1,5 +1,6 @@
 """`keras-idea shrink`: what `ki.shrink` gives, saved, judged, exported; or refused."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.cli import main
 from keras_idea.methods import METHODS
 from keras_idea_cli.arguments import make_parser
+from tests.support.encoders import backbone
 from tests.support.hub_models import tiny_lm
 from tests.support.with_tokenizer import VOCABULARY, with_tokenizer
 
@@ -182,8 +184,37 @@ def test_the_vocabulary_by_the_whole_text(wide, capsys):
         assert float(shown) == pytest.approx(bits, abs=1e-3)
         judged[name] = len(ids)
     assert judged["after"] > judged["before"]
+    assert "prune its FFNs" not in out  # which it was told to do
     old = tokenizer_vocabulary(lm.preprocessor.tokenizer).encode(train)
     assert f"counted on {len(old):,} tokens, of which {len(set(old))} are" in out
+
+
+def test_progress_says_of_how_many(wide, monkeypatch, capsys):
+    stages = importlib.import_module("keras_idea.lm.runs.shrink.one_shot")
+    monkeypatch.setattr(stages, "_INTERVAL", 0.0)
+    monkeypatch.setattr(stages, "most_tokens", lambda model: 8 * WINDOW)
+    assert command("--neurons", "0.5", "--refit") == 0
+    lines = re.findall(r"^  (\w+) (\d+) of (\d+)", capsys.readouterr().out, re.M)
+    assert {(unit, of) for unit, _, of in lines} == {("batch", "4"), ("row", "32")}
+    counts = [int(done) for unit, done, _ in lines if unit == "batch"]
+    assert counts == [1, 2, 3, 4] * (len(counts) // 4) and len(counts) > 4
+
+
+def test_an_encoder_is_rejected_before_its_weights_are_read(wide, capsys):
+    backbone("bert").save_to_preset("encoder")
+
+    def assert_rejected(*words):
+        before = sorted(wide.rglob("*"))
+        assert main(words) == 2
+        error = capsys.readouterr().err
+        assert "'encoder', a Bert" in error and error.count("\n") == 1
+        assert sorted(wide.rglob("*")) == before
+
+    assert_rejected("evaluate", "encoder", "--text", "text.txt")
+    assert_rejected("export", "encoder", "--preset", "small")
+    (wide / "encoder/model.weights.h5").unlink()
+    assert_rejected("shrink", "encoder", *WIDE[2:], *ROWS, "--neurons", "0.5")
+    assert_rejected("import", "encoder", "--preset", "small")
 
 
 def test_a_process_without_us_loads_it(wide):
@@ -209,6 +240,10 @@ def test_a_process_without_us_loads_it(wide):
         (["--neurons", "9", "--round-to", "8"], "Give 8 or 16, or a fraction"),
         (["--blocks", "4"], "`targets['blocks']` is 4, but"),
         (["--kv-groups", "1"], "has no 'kv_groups' that can be cut"),
+        (
+            ["--search", "--target-flops", "1k", "--kinds", "kv_groups"],
+            "has no 'kv_groups' that can be cut",
+        ),
         (["--hidden-dim", "8"], "hidden size of 'llama3_backbone' cannot"),
         (["--blocks", "2", "--refit"], "`--refit` fits what reads neurons"),
         (
@@ -240,7 +275,9 @@ def test_what_cannot_be_is_refused_before_the_weights_are_read(
     (wide / "text.gguf").touch()
     before = sorted(wide.rglob("*"))
     assert command(*options) == 2
-    assert message in capsys.readouterr().err
+    error = capsys.readouterr().err
+    # No Python to type at a command line.
+    assert message in error and "keras_idea." not in error
     assert sorted(wide.rglob("*")) == before
 
 

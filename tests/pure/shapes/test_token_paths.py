@@ -32,12 +32,12 @@ def byte_pairs(tokens, merges):
     return lambda word: made.encode(word).tokens
 
 
-def pieces(scores):
+def pieces(scores, kind=proto.TrainerSpec.BPE):
     model = proto.ModelProto()
     model.pieces.add(piece="<unk>", type=model.SentencePiece.UNKNOWN)
     for piece, score in scores.items():
         model.pieces.add(piece=piece, score=score)
-    model.trainer_spec.model_type = proto.TrainerSpec.BPE
+    model.trainer_spec.model_type = kind
     model.normalizer_spec.add_dummy_prefix = False
     made = sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())
     return lambda word: made.encode(word, out_type=str)
@@ -85,6 +85,39 @@ def test_sentencepiece(seed):
     assert len(stay) == size
     new = pieces({t: s for t, s in scores.items() if t in stay})
     assert check(pieces(scores), new, stay) >= len(LETTERS)
+
+
+def unigram(scores):
+    made = tokenizers.Tokenizer(tokenizers.models.Unigram(list(scores.items())))
+    return lambda word: made.encode(word).tokens
+
+
+def word_pieces(scores):
+    both = [form + piece for form in ("", "##") for piece in scores]
+    vocabulary = {piece: i for i, piece in enumerate([*both, "[UNK]"])}
+    model = tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]")
+    made = tokenizers.Tokenizer(model)
+    return lambda word: [t.removeprefix("##") for t in made.encode(word).tokens]
+
+
+# Of these any pieces may go but single characters: they need no parts.
+WITHOUT_PARTS = {
+    "unigram in sentencepiece": lambda scores: pieces(
+        scores, proto.TrainerSpec.UNIGRAM
+    ),
+    "unigram in tokenizers": unigram,
+    "word pieces": word_pieces,
+}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", WITHOUT_PARTS)
+def test_kinds_that_keep_their_tokens_without_parts(name, seed):
+    rng, made = random.Random(seed), WITHOUT_PARTS[name]
+    scores = {token: -float(rng.randrange(1, 6)) for token in random_merges(rng)[0]}
+    stay = {*LETTERS, *rng.sample(sorted(scores), len(scores) // 2)}
+    new = made({token: s for token, s in scores.items() if token in stay})
+    assert check(made(scores), new, stay) >= len(LETTERS)
 
 
 def test_without_its_parts_a_token_is_not_reached():

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_idea.keras_private.attention import query_heads
 from keras_idea.lm.export.gguf.layouts import Tensor, as_it_is
 
 #: Value of a key of the file's metadata.
@@ -14,8 +15,7 @@ Value = int | float | str | bool | list[bool]
 
 def common_keys(b: Any, context: int) -> dict[str, Value]:
     """The keys that every architecture has; its name is put before them."""
-    names = ("num_query_heads", "num_heads", "num_attention_heads")
-    heads = next(getattr(b, name) for name in names if hasattr(b, name))
+    heads = query_heads(b)
     size = getattr(b, "head_dim", None) or b.hidden_dim // heads
     doubled = type(b).__name__ == "GemmaBackbone"
     return {

@@ -13,6 +13,7 @@ from keras_idea.errors import ExportFailed, ExportRefused
 from keras_idea.hub.families import FAMILIES
 from keras_idea.hub.family import HFExport
 from keras_idea.hub.hf.quiet import quiet
+from keras_idea.hub.hf.tensors import drop_tensor, tensor_names
 from keras_idea.lm.export.compare import Match, Subject, compare
 from keras_idea.lm.export.hf.tokenizer import (
     APART,
@@ -26,7 +27,7 @@ from keras_idea.lm.export.target import (
     check_target,
     replacing_target,
 )
-from keras_idea.validation import missing, require_installed
+from keras_idea.validation import require_installed
 
 _HINT = (
     "Train a Llama3, Mistral, Qwen or Gemma for that (its preset can be exported all "
@@ -70,11 +71,13 @@ HF = ExportKind(
     marks=("config.json", "model.safetensors"),
 )
 _TOLERANCE = 1e-4
-_NOT_CHECKED = (
-    "It was NOT loaded back: that needs transformers and torch, of which {missing} is "
-    'not installed. pip install "keras-idea[export,torch]" and export again to have '
-    "it checked."
-)
+_HEAD = "lm_head.weight"
+
+
+def check_installed(what: str) -> None:
+    """Rejects an export that could not be completed and loaded back."""
+    packages = ["safetensors", "transformers", "torch"]
+    require_installed(packages, what, "export,torch", ExportRefused)
 
 
 def export_hf(
@@ -82,7 +85,7 @@ def export_hf(
 ) -> Export:
     """Saves a narrow model as a Hugging Face folder, in float32.
 
-    KerasHub writes it. If `transformers` and `torch` are installed, it is loaded back
+    KerasHub writes it. A tied embedding is stored once. transformers loads it back
     before it is kept: logits and greedy tokens must match the model's. If the tokenizer
     still differs, notes of the `Export` say so.
 
@@ -97,8 +100,9 @@ def export_hf(
         `Export`.
 
     Raises:
-        ExportRefused: If the path is taken, safetensors is missing, the model is still
-            prunable or takes more than text, or KerasHub cannot export it correctly.
+        ExportRefused: If the path is taken, safetensors, transformers or torch is
+            missing, the model is still prunable or takes more than text, or KerasHub
+            cannot export it correctly.
         ExportFailed: If the folder does not match the model. Nothing of it is left.
 
     Example:
@@ -106,8 +110,7 @@ def export_hf(
     narrow-hf: a Hugging Face folder of Llama3CausalLM, float32; loaded back: ...
     """
     check_target(path, HF, overwrite)
-    what = "The export to Hugging Face"
-    require_installed(["safetensors"], what, "export", ExportRefused)
+    check_installed("The export to Hugging Face")
     source = stock(model, in_float32=True)
     exported = _exportable(source.lm)
     with replacing_target(path) as temporary:
@@ -115,6 +118,7 @@ def export_hf(
             exported.export_to_transformers(str(temporary))
         except Exception as error:
             raise ExportFailed(f"KerasHub cannot export it: {error}") from error
+        _store_embedding_once(exported.backbone, temporary)
         _correct_head_dim(exported.backbone, temporary)
         match, notes = _check(source, temporary)
     what = f"a Hugging Face folder of {source.name}, float32"
@@ -137,6 +141,13 @@ def _exportable(lm: keras.Model) -> keras.Model:
     return copy
 
 
+def _store_embedding_once(backbone: keras.Model, path: pathlib.Path) -> None:
+    """Removes the copy of a tied embedding that KerasHub stores as the head."""
+    file = path / "model.safetensors"
+    if backbone.token_embedding.tie_weights and _HEAD in tensor_names(file):
+        drop_tensor(file, _HEAD)
+
+
 def _correct_head_dim(backbone: keras.Model, path: pathlib.Path) -> None:
     """Says how large a head is: KerasHub divides by those that are left."""
     size = getattr(backbone, "head_dim", None)
@@ -147,11 +158,8 @@ def _correct_head_dim(backbone: keras.Model, path: pathlib.Path) -> None:
         file.write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
-def _check(source: Stock, path: pathlib.Path) -> tuple[Match | None, tuple[str, ...]]:
-    """`Match` or None, and notes, of a folder that was written."""
-    absent = missing(["transformers", "torch"])
-    if absent:
-        return None, (_NOT_CHECKED.format(missing=" and ".join(absent)),)
+def _check(source: Stock, path: pathlib.Path) -> tuple[Match, tuple[str, ...]]:
+    """`Match`, and notes, of a folder that was written."""
     model = _load(path)
     _complete_config(model, path)
     match = compare(

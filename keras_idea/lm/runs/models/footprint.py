@@ -8,6 +8,7 @@ import keras
 
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.finding.work_count import attention_width, multiply_adds
+from keras_idea.keras_private.attention import query_heads
 from keras_idea.keras_private.optimizer_variables import (
     apply_count,
     build_without_values,
@@ -190,7 +191,7 @@ def _activations(config: RunConfig, model: keras.Model, width: int, parts: int) 
     layers = len(blocks)
     backbone = getattr(model, "backbone", None)
     dim = getattr(backbone, "hidden_dim", None) or config.model.model_dim
-    heads = getattr(backbone, "num_query_heads", None) or blocks[0].num_heads
+    heads = query_heads(backbone, blocks[0])
     queries = attention_width(model) // layers
     attention = heads * length * (size + _FLOAT32)
     block = size * (8 * dim + (4 * queries + 4 * width) // parts) + attention // parts

@@ -65,6 +65,7 @@ class RunPlan:
     of_checkpoint: bool  # whether it begins with a preset
     # Parameters at each width of a run with [elastic], which prunes nothing.
     widths: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    end_learning_rate: float = 0.0  # of the run file
 
     @property
     def kinds(self) -> list[KindName]:
@@ -159,6 +160,7 @@ def plan(
             name: outline.make(dataclasses.replace(wide, neurons=n)).count_params()
             for name, n in timeline.widths.items()
         },
+        config.optimizer.end_learning_rate,
     )
 
 

@@ -96,16 +96,33 @@ def print_plan(
         *_fits(planned),
         *_notes(planned),
         *_time(planned, utilisation, price),
+        *_last_rate(planned),
         *([] if planned.widths else [_pays(planned), *advice(planned)]),
     ]:
         say(line)
 
 
+def _last_rate(planned: RunPlan) -> list[str]:
+    """Says why the last step has another rate than the run file's end rate."""
+    last, end = planned.own_stages[-1].learning_rates[1], planned.end_learning_rate
+    if f"{last:.2g}" == f"{end:.2g}":
+        return []
+    return [
+        f"The last step's learning rate is {last:.2g}, above "
+        f"end_learning_rate={end:.2g}, which the cosine reaches only after the run."
+    ]
+
+
 def _pays(planned: RunPlan) -> str:
     """Where to read when pruning pays, and what a reader looks up there."""
+    widths = (
+        f"FFNs keep {1 / planned.enlargement:.0%} of their neurons."
+        if planned.of_checkpoint
+        else f"FFNs enlarged {planned.enlargement:.3g}×."
+    )
     return (
         f"{planned.tokens_per_parameter:,.3g} tokens per parameter of the narrow model."
-        f" FFNs enlarged {planned.enlargement:.3g}×.\n"
+        f" {widths}\n"
         "When pruning pays: docs/when_does_it_pay.md"
     )
 

@@ -11,6 +11,7 @@ from keras_idea.errors import ExportFailed, ExportRefused, LoadRefused
 from keras_idea.groups.kinds import NEURONS
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.hub.loading import (
+    check_language_model,
     check_not_quantized,
     load,
     outline,
@@ -30,7 +31,6 @@ from keras_idea.shapes.search import search
 from keras_idea.shapes.shrink import groups_of, shrink, widths_in
 from keras_idea.shapes.targets import VOCABULARY, Shape, size_of
 from keras_idea.shapes.vocabulary import check_size, rows_of
-from keras_idea.validation import plural
 
 # Seconds between two lines about one stage.
 _INTERVAL = 20.0
@@ -53,6 +53,7 @@ def one_shot(wanted: Wanted) -> keras.Model:
     wanted.check_places()
     check_not_quantized(wanted.source)
     backbone = outline(wanted.source, "float32")
+    check_language_model(wanted.source, backbone)
     shape = wanted.shape_of(backbone)
     _check_exportable(wanted, backbone)
     preprocessor = preprocessor_of(wanted.source)
@@ -71,15 +72,15 @@ def one_shot(wanted: Wanted) -> keras.Model:
         wide: Any = load(wanted.source, "float32")
     nats = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     wide.compile(keras.optimizers.SGD(0.0), nats, weighted_metrics=None)
-    with _stage("Judging it before") as after_batch:
-        before = row_of("before", wide, judge(wide, rows, after_batch), rows)
+    with _stage("Judging it before", "row") as advance:
+        before = row_of("before", wide, judge(wide, rows, advance), rows)
     narrow = _shrunk(wide, shape, wanted, rows) if wanted.cuts_more else wide
     if tokens is not None:
         narrow = _with_tokens(narrow, tokens, rows)
     with _stage("Saving the preset"):
         saved = export_preset(narrow, wanted.to)
-    with _stage("Judging it after") as after_batch:
-        after = row_of("after", narrow, judge(narrow, rows, after_batch), rows)
+    with _stage("Judging it after", "row") as advance:
+        after = row_of("after", narrow, judge(narrow, rows, advance), rows)
     print(f"\n{table([before, after], rows)}\n\n{saved}", flush=True)
     if wanted.export is not None:
         print(_export(narrow, wanted), flush=True)
@@ -125,8 +126,9 @@ def _shrunk(wide: Any, shape: Shape, wanted: Wanted, rows: Rows) -> keras.Model:
     # No more logits at once than a scorer takes.
     batch_size = max(1, most_tokens(wide) // wanted.window)
     limits: Any = {"num_samples": len(x), "batch_size": batch_size}
+    batches = -(-len(x) // batch_size)
     if wanted.search:
-        with _stage("Searching shapes") as after_batch, heard_by(after_batch):
+        with _heard("Searching shapes", batches):
             found = search(
                 wide,
                 data,
@@ -143,7 +145,7 @@ def _shrunk(wide: Any, shape: Shape, wanted: Wanted, rows: Rows) -> keras.Model:
     refit = wanted.refit and bool(widths_in(shape))
     weighed = " and weights" if wanted.by_weights else ""
     how = f"by {wanted.method}{weighed}{', then fitted' if refit else ''}"
-    with _stage(f"Shrinking to {kept}, {how}") as after_batch, heard_by(after_batch):
+    with _heard(f"Shrinking to {kept}, {how}", batches):
         return shrink(wide, shape, data, wanted.ranks_by, refit=refit, **limits)
 
 
@@ -161,24 +163,37 @@ def _export(narrow: keras.Model, wanted: Wanted) -> object:
 
 
 @contextlib.contextmanager
-def _stage(name: str) -> Iterator[Callable[[Sequence[str]], None]]:
-    """Says what begins, how far it is, and how long it took.
+def _heard(name: str, batches: int) -> Iterator[None]:
+    """As `_stage`, of passes over so many batches of calibration data."""
+    with _stage(name, "batch") as advance:
 
-    Yields a function that is called after each batch, with the names of what it gave.
+        def after_batch(names: Sequence[str]) -> None:
+            advance(1, batches, f" ({names[0]})" if len(names) == 1 else "")
+
+        with heard_by(after_batch):
+            yield
+
+
+@contextlib.contextmanager
+def _stage(name: str, unit: str = "") -> Iterator[Callable[..., None]]:
+    """Prints what begins, how far it is, and how long it took.
+
+    Yields a function that takes the units just done, those of one pass, and what the
+    pass is of.
     """
     begin = last = time.monotonic()
-    batches = 0
+    done = 0
     print(f"{name} ...", flush=True)
 
-    def after_batch(names: Sequence[str]) -> None:
-        nonlocal batches, last
-        batches, now = batches + 1, time.monotonic()
+    def advance(more: int, of: int, what: str = "") -> None:
+        nonlocal done, last
+        done, now = done + more, time.monotonic()
         if now - last >= _INTERVAL:
             last = now
-            where = f" ({names[0]})" if len(names) == 1 else ""
-            done = plural(batches, "batch", "batches")
-            print(f"  {done}{where}, {now - begin:,.0f} s", flush=True)
+            passes, here = divmod(done - 1, of)
+            again = f", pass {passes + 1}" if passes else ""
+            counted = f"{unit} {here + 1:,} of {of:,}{again}{what}"
+            print(f"  {counted}, {now - begin:,.0f} s", flush=True)
 
-    yield after_batch
-    said = f", {plural(batches, 'batch', 'batches')}" if batches else ""
-    print(f"  done in {time.monotonic() - begin:,.1f} s{said}", flush=True)
+    yield advance
+    print(f"  done in {time.monotonic() - begin:,.1f} s", flush=True)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -134,10 +134,11 @@ def check_enough(rows: Rows, units: int) -> None:
         )
 
 
-def judge(
-    model: Any, rows: Rows, after_batch: Callable[[Sequence[str]], object]
-) -> Perplexity:
-    """How well a model predicts what is held out; `after_batch`: as of `heard_by`."""
+def judge(model: Any, rows: Rows, advance: Callable[[int, int], object]) -> Perplexity:
+    """Measures how well a model predicts what is held out.
+
+    `advance` takes the windows just done, and all there are.
+    """
     x, y = rows.held_out
     scorer = TokenScorer(model, x.shape[1], lambda ids: token_inputs(model, ids))
     if rows.text:
@@ -145,10 +146,11 @@ def judge(
         start_id = None if rows.start_id is None else tokenizer.start_token_id
         own = tokenizer_vocabulary(tokenizer)
         ids, sizes = own.encode(rows.text), own.token_bytes
-        heard = (x.shape[1], lambda done: after_batch(()), start_id)
+        count = -(-(len(ids) - 1) // x.shape[1])
+        heard = (x.shape[1], lambda done: advance(done, count), start_id)
         return perplexity(scorer, ids, sizes, *heard)
     windows = np.concatenate([x, y[:, -1:]], axis=1)
-    scores = scorer.score(list(windows), lambda done: after_batch(()))
+    scores = scorer.score(list(windows), lambda done: advance(done, len(x)))
     nats = -sum(float(np.sum(row, dtype="float64")) for row, _ in scores)
     size = float(rows.token_bytes[y].sum())
     return Perplexity(nats, y.size, size, x.shape[1], x.shape[1], rows.start_id)

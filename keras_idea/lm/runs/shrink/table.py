@@ -60,16 +60,20 @@ def next_steps(wanted: Wanted) -> str:
     if wanted.export is None:
         gguf = f"{to} --gguf {to}.gguf --gguf-dtype q8_0"
         lines.append(f"  keras-idea export {gguf}   # for llama.cpp")
-    if VOCABULARY in wanted.targets:
+    if VOCABULARY in wanted.targets and NEURONS not in wanted.targets:
         lines += [
             "To prune its FFNs too, and recover it (the preset is its own teacher; the "
             "checkpoint has other tokens):",
             f"  keras-idea new {to}.toml --preset {to} --tokens 1M --text {text}",
         ]
         return "\n".join(lines)
+    how = (
+        "on text (the checkpoint has other tokens, so it cannot be the teacher)"
+        if VOCABULARY in wanted.targets
+        else "with the checkpoint as teacher, `ki.distiller(teacher, student)`"
+    )
     lines += [
-        "To recover what it lost, train it with the checkpoint as teacher, "
-        "`ki.distiller(teacher, student)`:",
+        f"To recover what it lost, train it {how}:",
         '  docs/faq.md, "What recovers a pruned checkpoint best?"',
     ]
     return "\n".join(lines)

@@ -8,10 +8,11 @@ import keras
 
 from keras_idea.errors import ArgumentError, ExportRefused
 from keras_idea.finding.budget import Budget, check_round_to
+from keras_idea.finding.find import find_groups
 from keras_idea.finding.targets import target_width
 from keras_idea.groups.kinds import NEURONS
 from keras_idea.lm.export.gguf.file import GGUF
-from keras_idea.lm.export.hf.folder import HF
+from keras_idea.lm.export.hf.folder import HF, check_installed
 from keras_idea.lm.export.preset import PRESET
 from keras_idea.lm.export.target import ExportKind, check_target
 from keras_idea.methods.activation import Activation
@@ -35,7 +36,6 @@ from keras_idea.validation import (
     check_int,
     multiples_beside,
     require,
-    require_installed,
 )
 
 #: Kinds of exports: what is made, and what its name adds to that of the preset.
@@ -147,8 +147,7 @@ class Wanted:
         if self.export == "gguf":
             require("gguf", "`--export gguf`", "gguf", ExportRefused)
         else:
-            what = "`--export hf`"
-            require_installed(["safetensors"], what, "export", ExportRefused)
+            check_installed("`--export hf`")
 
     def shape_of(self, outline: keras.Model) -> Shape:
         """The targets, for a model of which the outline is enough.
@@ -191,6 +190,12 @@ class Wanted:
 
 def _check_axes(outline: keras.Model, shape: Shape) -> None:
     """Refuses axes that a model does not have, and sizes beyond what it has."""
+    for kind in widths_in(shape):
+        if not find_groups(outline, [kind]):
+            raise ArgumentError(
+                f"{type(outline).__name__} has no {kind!r} that can be cut, if a "
+                "preset is to hold the rest. Cut another axis, such as --neurons."
+            )
     for group in groups_of(outline, shape):
         size_of(group.kind, shape[group.kind], group.hidden_dim, group.name)
     if "blocks" in shape:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import keras
 
 from keras_idea.hub.hf.folder import loading_class
+from keras_idea.hub.hf.tokenizer import OWN_CUT, OWN_FILE
 from keras_idea.lm.report.picture import draw_run
 from keras_idea.lm.report.table import ResultRow
 from keras_idea.lm.runs.models.learning_rate import learning_rate
@@ -25,6 +26,7 @@ from keras_idea.lm.runs.train.run import (
 )
 from keras_idea.validation import plural
 
+_OURS = "keras_idea.hub.load"
 #: What the bits of a run on conversations are.
 OF_RESPONSES = "Bits and perplexity are those of the held-out responses alone."
 
@@ -102,20 +104,28 @@ def where_it_lies(run: Run, narrow: keras.Model) -> str:
     path = str(pathlib.Path(run.folder.shown) / run.models.saved_as)
     load = "`import keras_idea` and keras.models.load_model"
     if run.config.model.uses_keras_hub:
-        load = f"keras_hub.models.{loading_class(narrow)}.from_preset"
+        load = _loader(run, narrow)
     called = "full" if run.timeline.widths else "narrow"
     return f"The {called} model is saved: {path}. Load it with {load}({path!r})."
 
 
+def _loader(run: Run, narrow: keras.Model) -> str:
+    """The function that loads a run's preset with the tokenizer that it trained on."""
+    if (run.folder.path / "preset" / "assets" / "tokenizer" / OWN_FILE).is_file():
+        return _OURS
+    return f"keras_hub.models.{loading_class(narrow)}.from_preset"
+
+
 def how_to_load(run: Run, narrow: keras.Model, prompt: str) -> str:
-    """What to type to use the preset that a run has left, without this package."""
-    preset = pathlib.Path(run.folder.shown) / "preset"
-    load = f"keras_hub.models.{loading_class(narrow)}.from_preset"
+    """What to type to use the preset that a run has left."""
+    preset, load = pathlib.Path(run.folder.shown) / "preset", _loader(run, narrow)
+    needs = "It needs no keras_idea:"
+    if load == _OURS:
+        needs = f"Load it with keras_idea. {OWN_CUT}"
     return (
         f"The {'full' if run.timeline.widths else 'narrow'} model is a stock KerasHub "
-        f"model, in {preset}/. It needs no "
-        "keras_idea:\n\n"
-        "    import keras_hub\n"
+        f"model, in {preset}/. {needs}\n\n"
+        f"    import {load.split('.')[0]}\n"
         f"    lm = {load}({str(preset)!r})\n"
         f"    print(lm.generate({prompt!r}, max_length={run.length}))\n"
     )
