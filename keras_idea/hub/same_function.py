@@ -14,8 +14,8 @@ from keras_idea.keras_private.float32_products import float32_products
 from keras_idea.keras_private.layers import walk
 
 # Largest relative difference between the outputs of the masked and the narrow
-# model, by the dtype they compute in. Measured: 4.5e-7 to 3e-6, and 4e-3 / 0.6.
-_TOLERANCES = {"float32": 3e-5, "float64": 1e-6}
+# model, by the dtype they compute in. Measured: 4.5e-7 to 4.4e-6, and 4e-3 / 0.6.
+_TOLERANCES = {"float32": 5e-5, "float64": 1e-6}
 _HALF_TOLERANCE = 0.05
 _PROBE_LENGTH = 8
 
