@@ -1,6 +1,7 @@
 """What a pruning run knows of one FFN."""
 
 import dataclasses
+
 import keras
 
 from keras_idea.finding.find import FFN

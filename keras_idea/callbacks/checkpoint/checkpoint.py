@@ -130,9 +130,9 @@ class Checkpoint(keras.callbacks.Callback):
 
     Call `restore(model)` before `fit`, in every run. A folder with checkpoints that
     were not restored raises an error when `fit` begins. The next `fit` begins at the
-    restored epoch, with a warning if its `initial_epoch` is lower. Later calls of `fit` with the
-    same object add to the same folder, but `restore` returns the epochs of the last one
-    only. Give each stage of a run its own `Checkpoint` and folder.
+    restored epoch, with a warning if its `initial_epoch` is lower. Later calls of `fit`
+    with the same object add to the same folder, but `restore` returns the epochs of the
+    last one only. Give each stage of a run its own `Checkpoint` and folder.
 
     A checkpoint that cannot be written stops the run with a `DiskError`, as does a disk
     with too little room when training begins. The earlier checkpoints stay intact.

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from keras_idea.lm.data.tokens.shards import (
     ShardWriter,
     new_folder,
-    remove_abandoned,
 )
 
 
