@@ -83,6 +83,24 @@ class Scoring:
         check_choice("matrix_reduce", self.matrix_reduce, list(REDUCTIONS))
 
 
+@dataclasses.dataclass(eq=False)
+class Live:
+    """What an optimizer holds of one FFN's state while a pruner is at work.
+
+    Attributes:
+        scores: variable, the newest scores.
+        mask: variable, the newest mask.
+        zeroes: bool, whether each step sets the pruned neurons to zero.
+        pruner: weak reference to the pruner, because it holds the FFN's layer: no
+            layer that can be reached from its state would ever be freed.
+    """
+
+    scores: keras.Variable
+    mask: keras.Variable
+    zeroes: bool
+    pruner: weakref.ref
+
+
 # Where the three variables stand in a file, by how many it holds. Files from before
 # the optimizer kept the newer ones hold more: carriers, and counts of steps.
 _PLACES = {3: (0, 1, 2), 4: (0, 1, 3), 9: (5, 6, 8)}
@@ -105,8 +123,8 @@ class NeuronState(keras.layers.Layer):
         self.full_dim: int | None = None
         self.probe: Any = None
         self._measured: Any = None  # the last forward pass that came to a probe
-        #: None, or while a pruner is at work the `Track` with its scores and mask.
-        self.active_track: Any = None
+        #: None, or the newest scores and mask while a pruner is at work.
+        self.active_track: Live | None = None
         #: None, or the neurons that are to be left, as the last pruning run has it.
         self.target_dim: int | None = None
         #: int or None, the experts whose neurons these are, each ranked by itself.

@@ -30,8 +30,10 @@ from keras_idea.validation import missing, require
 
 # How KerasHub's message begins where a preset is not found (0.32).
 _UNKNOWN = "Unknown preset identifier"
-# What is downloaded of a Hugging Face checkpoint.
-_FILES = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
+# What is downloaded of a Hugging Face checkpoint: of its weights those that are read,
+# and neither Mistral's own copy of them nor "model.fp16.safetensors".
+_FILES = ["model*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
+_COPIES = ["model.[!s]*"]
 _GGUF = "Its weights were {types}; they are float32 now and keep that rounding."
 
 
@@ -275,7 +277,9 @@ def _downloaded(handle: str) -> pathlib.Path | None:
         if not is_hf_folder(pathlib.Path(config).parent):
             return None
         return pathlib.Path(
-            huggingface_hub.snapshot_download(name, allow_patterns=_FILES)
+            huggingface_hub.snapshot_download(
+                name, allow_patterns=_FILES, ignore_patterns=_COPIES
+            )
         )
     except Exception as error:  # no such repository, no network, a gated model
         raise LoadRefused(

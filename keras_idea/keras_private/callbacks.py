@@ -57,6 +57,11 @@ def _callers() -> Iterator[types.FrameType]:
         frame = frame.f_back
 
 
+def is_stopping(callback: keras.callbacks.Callback) -> bool:
+    """Whether `fit` ends after this batch; `callback.model` would sync it on jax."""
+    return bool(callback._model.stop_training)
+
+
 def acts_at(callback: keras.callbacks.Callback, hook: str) -> bool:
     """Whether somebody's own code runs in one of a callback's hooks.
 

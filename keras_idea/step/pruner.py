@@ -16,6 +16,7 @@ import contextlib
 import functools
 import math
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 
 import keras
@@ -25,6 +26,7 @@ from keras import ops
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.functional.masks import top_k_mask
+from keras_idea.groups.state import Live
 from keras_idea.keras_private.optimizer_variables import (
     apply_count,
     as_int,
@@ -66,7 +68,8 @@ class NeuronPruner:
     @property
     def attached(self) -> bool:
         """bool, whether it is at work."""
-        return any(track.ffn.state.active_track is track for track in self.tracks)
+        held = [track.ffn.state.active_track for track in self.tracks]
+        return any(live is not None and live.pruner() is self for live in held)
 
     @property
     def variables(self) -> list[keras.Variable]:
@@ -125,7 +128,8 @@ class NeuronPruner:
             state = track.ffn.state
             track.scores.assign(ops.copy(state.scores.value))
             track.mask.assign(self._first_mask(track))
-            track.detach, state.active_track = self.detach, track
+            own = track.scores, track.mask, track.zeroes, weakref.ref(self)
+            state.active_track = Live(*own)
             state.publish()
         self._guarded = [
             (track, cut)
@@ -149,12 +153,7 @@ class NeuronPruner:
         The variables of the model are in sync.
         """
         for track in self.tracks:
-            state = track.ffn.state
-            state.publish()
-            if track.zeroes:
-                # Keras's averaged weights, assigned at the end, have restored them.
-                zero_rows(track.ffn.cuts(), state.mask.value)
-            track.detach = state.active_track = None
+            _release(track.ffn)
             if track.scheduled:
                 _warn_unrouted_experts(track.ffn)
         for variable in self.variables:
@@ -273,6 +272,16 @@ def _scored(method: Method, track: Track, gradients: StepGradients) -> Tensor:
     return ops.broadcast_to(scores, wanted)  # as of each kernel
 
 
+def _release(ffn: FFN) -> None:
+    """Leaves the newest scores and mask with an FFN."""
+    state = ffn.state
+    state.publish()
+    if state.active_track is not None and state.active_track.zeroes:
+        # Keras's averaged weights, assigned at the end, have restored them.
+        zero_rows(ffn.cuts(), state.mask.value)
+    state.active_track = None
+
+
 def _as_compiled(track: Track) -> tuple:
     """What a compiled step has of a track, besides the shapes."""
     return id(track.ffn.state), track.scheduled, track.scheduled and track.schedule
@@ -301,9 +310,12 @@ def pruner_of(optimizer: keras.Optimizer | None) -> NeuronPruner | None:
 def end_pruning(model: keras.Model, found: Iterable[FFN]) -> None:
     """Takes off the pruner that a fit ended by an exception has left at work."""
     for ffn in found:
-        state = ffn.held_state
-        if state is not None and state.active_track is not None:
-            state.active_track.detach(model)
+        live = ffn.held_state and ffn.held_state.active_track
+        pruner = live and live.pruner()
+        if pruner is not None:
+            pruner.detach(model)
+        elif live is not None:  # the model was compiled again since
+            _release(ffn)
 
 
 def own_variables(optimizer: keras.Optimizer) -> list[keras.Variable]:

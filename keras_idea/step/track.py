@@ -1,7 +1,6 @@
 """What a pruning run knows of one FFN."""
 
 import dataclasses
-from collections.abc import Callable
 
 import keras
 
@@ -20,8 +19,6 @@ class Track:
         schedule: `WidthSchedule`, its width over the steps.
         began: int, the active neurons when the run began.
         probe: what the method has put, or will put, in its way; or None.
-        detach: while a pruner is at work in it, the function of the model that takes
-            the pruner off; else None.
         scores: variable of the optimizer, shaped as the state's scores: the newest, as
             long as a pruner is at work.
         mask: variable of the optimizer, shaped as the state's mask; likewise.
@@ -34,7 +31,6 @@ class Track:
     schedule: WidthSchedule
     began: int
     probe: Probe | None = None
-    detach: Callable[[keras.Model], None] | None = None
     scores: keras.Variable = None
     mask: keras.Variable = None
     scheduled: bool = True

@@ -34,10 +34,16 @@ from keras_idea.callbacks.checkpoint.restoring import (
 )
 from keras_idea.errors import CheckpointError
 from keras_idea.files import check_folder, check_room, writing
-from keras_idea.keras_private.callbacks import begin_with, initial_epoch
+from keras_idea.keras_private.callbacks import (
+    begin_with,
+    fit_under_way,
+    initial_epoch,
+    is_stopping,
+    warn_user,
+)
 from keras_idea.keras_private.optimizer_variables import as_int
 from keras_idea.keras_private.variables import global_seed
-from keras_idea.validation import check_int
+from keras_idea.validation import check_int, plural
 
 
 def random_state() -> dict[str, np.ndarray]:
@@ -86,6 +92,14 @@ _CURE = (
 )
 
 
+def _is_finite(model: keras.Model, logs: Mapping[str, float]) -> bool:
+    """Whether an epoch's loss is finite, and what its last step has made."""
+    return bool(np.all(np.isfinite(logs.get("loss", 0.0)))) and all(
+        bool(keras.ops.all(keras.ops.isfinite(variable)))
+        for variable in model.trainable_variables
+    )
+
+
 class Stateful(Protocol):
     """What a checkpoint can hold besides the model."""
 
@@ -97,7 +111,7 @@ class Stateful(Protocol):
 
 
 class Checkpoint(keras.callbacks.Callback):
-    """Saves everything that a run needs to resume, at the end of epochs.
+    """Saves everything that a run needs to resume, at the end of whole epochs.
 
     Use it for runs that may be killed. It saves weights, the optimizer (with its
     learning rate and its place in a schedule), scores, masks, widths, and the state of
@@ -111,10 +125,14 @@ class Checkpoint(keras.callbacks.Callback):
     `gradient_accumulation_steps`: the optimizer step stays the same. Where it would
     not, `restore` raises an error.
 
+    An epoch is not saved if `fit` stops inside it, or if its loss or the weights are
+    not finite: a warning says so, and the run resumes from the last saved epoch.
+
     Call `restore(model)` before `fit`, in every run. A folder with checkpoints that
-    were not restored raises an error when `fit` begins. Later calls of `fit` with the
-    same object add to the same folder, but `restore` returns the epochs of the last one
-    only. Give each stage of a run its own `Checkpoint` and folder.
+    were not restored raises an error when `fit` begins. The next `fit` begins at the
+    restored epoch, with a warning if its `initial_epoch` is lower. Later calls of `fit`
+    with the same object add to the same folder, but `restore` returns the epochs of the
+    last one only. Give each stage of a run its own `Checkpoint` and folder.
 
     A checkpoint that cannot be written stops the run with a `DiskError`, as does a disk
     with too little room when training begins. The earlier checkpoints stay intact.
@@ -122,8 +140,8 @@ class Checkpoint(keras.callbacks.Callback):
     Args:
         folder: path. The folder of the checkpoints, one per run. A relative path
             counts from the working directory at this call.
-        every: int >= 1. Epochs between two checkpoints. The last epoch always has a
-            checkpoint. Defaults to 1.
+        every: int >= 1. Epochs between two checkpoints. The last whole epoch of a
+            `fit` has one too. Defaults to 1.
         keep: int >= 1. How many of the last checkpoints are kept. Defaults to 3.
         stateful: dict or None. Maps names to objects with `get_state()`, which returns
             a dict of name to NumPy array, and `set_state(state)`. Pass callbacks of
@@ -156,6 +174,9 @@ class Checkpoint(keras.callbacks.Callback):
         before it is used, with a warning.
     """
 
+    # Nothing that runs at the end of a batch touches the model: Keras need not wait.
+    async_safe = True
+
     def __init__(
         self,
         folder: str | os.PathLike,
@@ -177,6 +198,9 @@ class Checkpoint(keras.callbacks.Callback):
         self._files = CheckpointFiles(folder, keep)
         # The names of checkpoints that this object has written or restored.
         self._known_names: set[str] = set()
+        self._done = 0  # the epochs that were restored, until `fit` begins
+        # The batches of the epoch so far, and whether `fit` ended after one of them.
+        self._batches, self._stopped = 0, False
         # To be put back when `fit` begins, and at the next batch.
         self._companions: tuple[list[dict], dict[str, np.ndarray]] | None = None
         self._random_state: dict[str, np.ndarray] | None = None
@@ -211,7 +235,8 @@ class Checkpoint(keras.callbacks.Callback):
         self._random_state = arrays_below("random/", saved)
         set_random_state(self._random_state)
         self._known_names = set(names)
-        return saved.facts["epochs"]
+        self._done = saved.facts["epochs"]
+        return self._done
 
     @property
     def _epochs(self) -> int | None:
@@ -225,7 +250,15 @@ class Checkpoint(keras.callbacks.Callback):
         self._check_folder()
         with writing("The folder of the checkpoints", self._files.folder, _CURE):
             processes.from_first(self._files.prepare)
-        if self._epochs is None or initial_epoch() < self._epochs:
+        done, self._done = self._done, 0
+        if fit_under_way() and initial_epoch() < done:
+            warn_user(
+                f"The restored run has {plural(done, 'epoch')} done, so this `fit` "
+                f"continues after them. Received: initial_epoch={initial_epoch()}. "
+                "Pass what `restore` returned as `initial_epoch`."
+            )
+            begin_with(self.model, done)
+        if self._epochs is None or max(initial_epoch(), done) < self._epochs:
             self._check_room(state_bytes(self.model))
         if self._companions is not None:
             put_back(self, *self._companions)
@@ -233,6 +266,8 @@ class Checkpoint(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Puts the generators back: a loader draws the order of batches from them."""
+        begin_with(self.model, None)  # an error may end this `fit`, and not the next
+        self._batches, self._stopped = 0, False
         if self._random_state is not None:
             set_random_state(self._random_state)
 
@@ -242,21 +277,49 @@ class Checkpoint(keras.callbacks.Callback):
         In a run that goes straight on too: between two epochs Keras draws numbers
         (torch's loader does), at the beginning of a `fit` others.
         """
+        self._batches = batch + 1
         if self._random_state is not None:
             set_random_state(self._random_state)
             self._random_state = None
 
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Notes whether `fit` ends after this batch."""
+        if is_stopping(self):
+            self._stopped = True
+
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Keeps the logs, and saves if it is time."""
+        model = self.model  # on jax this syncs the variables
+        if self._is_cut_off(model):
+            warn_user(
+                "`fit` stopped inside an epoch, which is not saved. Call `restore` to "
+                "resume from the last whole epoch that was saved."
+            )
+            return
         for name, value in (logs or {}).items():
             with contextlib.suppress(TypeError, ValueError):  # text of another callback
                 number = float(value)
                 self.history.setdefault(name, []).append(number)
         done = epoch + 1
-        model = self.model  # on jax this syncs the variables
         ends = done == self._epochs or model.stop_training
-        if ends or done % self.every == 0:
-            self._save(model, done)
+        if not ends and done % self.every:
+            return
+        if not _is_finite(model, logs or {}):
+            warn_user(
+                "The loss of an epoch, or the weights after it, are not finite, so it "
+                "is not saved. Lower the learning rate, and call `restore` to resume "
+                "from the last checkpoint."
+            )
+            return
+        self._save(model, done)
+
+    def _is_cut_off(self, model: keras.Model) -> bool:
+        """Whether `fit` stopped before the last batch of the epoch."""
+        steps = (self.params or {}).get("steps")
+        if not steps:  # nobody knows which batch is the last
+            return self._stopped
+        done = self._batches - 1 + model.steps_per_execution
+        return model.stop_training and done < steps
 
     def on_train_end(self, logs: dict | None = None) -> None:
         """Leaves the model as `fit` found it."""

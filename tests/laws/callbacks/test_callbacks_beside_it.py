@@ -1,13 +1,16 @@
 """Other callbacks beside the pruning one, and fits that end otherwise than planned."""
 
 import copy
+import gc
 import pickle
+import weakref
 
 import keras
 import numpy as np
 import pytest
 
 import keras_idea as ki
+from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import to_numpy
 from tests.support.ways_to_train import (
     FIT,
@@ -191,14 +194,16 @@ def test_the_learning_rate_of_another_callback_is_told(first, data):
     np.testing.assert_allclose(told, np.repeat(rates, 8), rtol=1e-6)
 
 
+class Fail(keras.callbacks.Callback):
+    """Ends a fit by an exception."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 4:
+            raise KeyboardInterrupt
+
+
 def test_a_fit_that_an_exception_ended(data):
     """Another callback takes over; nothing of the first is left at work."""
-
-    class Fail(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            if batch == 4:
-                raise KeyboardInterrupt
-
     model = model_of(ki.PrunableGatedFFN)
     model.compile("adam", "mse")
     first = ki.IdeaPruneCallback(8, 1, 20)
@@ -210,6 +215,40 @@ def test_a_fit_that_an_exception_ended(data):
     assert "apply" not in vars(model.optimizer)
     sizes = {len(v.shape) and v.shape[-1] for v in model.optimizer.variables}
     assert 16 not in sizes
+
+
+def failed(data, callback):
+    """A model of stock layers, whose fit an exception has ended."""
+    model = model_of(dense_gated)
+    model.compile("adam", "mse")
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*data, epochs=4, callbacks=[callback, Fail()], **FIT)
+    assert ki.find_ffns(model)[0].state.active_track is not None
+    return model
+
+
+@pytest.mark.parametrize("pruned", [True, False])
+def test_a_model_whose_fit_failed_is_freed(pruned, data):
+    """Nothing outside of the model holds it, or its optimizer."""
+    elastic = ki.ElasticCallback({"half": 0.5}, begin_step=6)
+    model = failed(data, ki.IdeaPruneCallback(TARGET, 1, 20) if pruned else elastic)
+    held = weakref.ref(model), weakref.ref(model.optimizer)
+    del model, elastic
+    gc.collect()
+    assert [reference() for reference in held] == [None, None]
+
+
+def test_a_fit_that_failed_and_another_optimizer(data):
+    """What the failed fit has pruned stays pruned."""
+    model = failed(data, ki.IdeaPruneCallback(TARGET, 1, 8))
+    (ffn,) = ki.find_ffns(model)
+    kept = ffn.kept_neurons()
+    assert TARGET < len(kept) < 16
+    model.compile("adam", "mse")
+    gc.collect()
+    model.fit(*data, callbacks=[ki.IdeaPruneCallback(TARGET, 0, 8)], **FIT)
+    (ffn,) = ki.find_ffns(model)
+    assert ffn.hidden_dim == TARGET and set(ffn.original_indices) <= set(kept)
 
 
 def test_the_logs_of_an_epoch_are_those_of_the_layers(data):

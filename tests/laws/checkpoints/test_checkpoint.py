@@ -69,11 +69,13 @@ def part_of_run(folder, data, make, method, epochs=EPOCHS, compact="end", **chan
     # Not on multiples of an epoch: before, in and after pruning.
     prune = ki.IdeaPruneCallback(4, 6, 11, method=method, compact=compact)
     # All EPOCHS, so that the schedule fits; stopped after `epochs`.
-    stop = keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: setattr(
-            model, "stop_training", epoch + 1 >= epochs
-        )
-    )
+    hook = "on_epoch_end" if epochs == int(epochs) else "on_train_batch_end"
+
+    def stop_training(place, logs):
+        steps = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
+        model.stop_training = steps >= epochs * STEPS
+
+    stop = keras.callbacks.LambdaCallback(**{hook: stop_training})
     model.fit(
         batches(data, epoch * STEPS),
         steps_per_epoch=STEPS,
@@ -121,7 +123,7 @@ def test_stopped_in_the_middle_and_after_the_end(data, tmp_path):
     """The folder that a stopped process leaves; at last there is nothing to do."""
     make = with_dropout
     straight = part_of_run(tmp_path / "straight", data, make, "sensitivity")
-    for epochs in (2, 3, EPOCHS, EPOCHS):
+    for epochs in (2, 2.5, 3, EPOCHS, EPOCHS):
         parts = part_of_run(tmp_path / "parts", data, make, "sensitivity", epochs)
     assert_same(parts, straight)
     assert ki.compact(parts[0]).count_params() == ki.compact(straight[0]).count_params()
@@ -259,6 +261,96 @@ def test_every_second_epoch_and_the_last(data, tmp_path):
     model.fit(*data, epochs=5, batch_size=32, verbose=0, callbacks=[checkpoint])
     steps = [int(path.name.split("-")[3]) for path in sorted(tmp_path.iterdir())]
     assert steps == [4, 8, 10]
+
+
+def one_layer():
+    keras.utils.set_random_seed(0)
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+
+
+def stop_at(batch):
+    def stop(step, logs):
+        stopping.model.stop_training |= step == batch
+
+    stopping = keras.callbacks.LambdaCallback(on_train_batch_end=stop)
+    return stopping
+
+
+STOPPED = {  # callbacks before and after `Checkpoint`, epochs that are saved of 4
+    "in mid-epoch": ([stop_at(1)], [], 0),
+    "in mid-epoch, behind": ([], [stop_at(1)], 0),
+    "at the last batch": ([stop_at(3)], [], 1),
+    "at the epoch's end": ([keras.callbacks.EarlyStopping("loss", 9, 1)], [], 2),
+    "data of unknown length": ([stop_at(1)], [], 0),
+    "not a number": ([keras.callbacks.TerminateOnNaN()], [], 2),
+    "not a number, and goes on": ([], [], 2),
+    "weights": ([], [], 2),
+}
+if keras.backend.backend() != "torch":
+    STOPPED["two steps at once"] = ([stop_at(1)], [], 0)
+    STOPPED["two steps at once, the last"] = ([stop_at(3)], [], 1)
+
+
+@pytest.mark.parametrize("case", STOPPED)
+def test_whole_epochs_of_finite_numbers_are_saved(case, tmp_path):
+    """And no others: what is saved is the state from which the run goes on."""
+    before, behind, saved = STOPPED[case]
+    x = np.random.default_rng(0).normal(size=(32, 4)).astype("float32")
+    y, rate = x[:, :2] + 1, 0.01
+    if case == "weights":  # the loss of this epoch is finite, that of the next is not
+        y *= 1e3
+        rate = keras.optimizers.schedules.PiecewiseConstantDecay([10], [1e-9, 3e38])
+    model = one_layer()
+    execution = {"steps_per_execution": 2 if case.startswith("two") else 1}
+    model.compile(keras.optimizers.SGD(rate), "mse", **execution)
+    checkpoint = ki.Checkpoint(tmp_path, keep=1)
+    fit = {"verbose": 0, "shuffle": False, "callbacks": [*before, checkpoint, *behind]}
+    if case == "data of unknown length":
+        rows = ((x[i : i + 8], y[i : i + 8]) for i in range(0, 32, 8))
+        model.fit(rows, **fit)
+    elif case.startswith("not a number"):
+        model.fit(x, y, batch_size=8, epochs=2, **fit)
+        y[20] = np.nan
+        model.fit(x, y, batch_size=8, epochs=4, initial_epoch=2, **fit)
+    else:
+        model.fit(x, y, batch_size=8, epochs=4, **fit)
+    again = one_layer()
+    again.compile(keras.optimizers.SGD(rate), "mse")
+    assert ki.Checkpoint(tmp_path).restore(again) == saved
+    assert all(np.isfinite(to_numpy(v)).all() for v in again.variables)
+    assert int(keras.ops.convert_to_numpy(again.optimizer.iterations)) == 4 * saved
+
+
+def test_fit_continues_without_initial_epoch(tmp_path):
+    """The epochs that were restored are not trained again; later fits are free."""
+
+    data = np.ones((8, 4), "float32"), np.ones((8, 2), "float32")
+
+    def restored():
+        model = one_layer()
+        model.compile("adam", "mse")
+        checkpoint = ki.Checkpoint(tmp_path)
+        return model, checkpoint, checkpoint.restore(model)
+
+    model, checkpoint, _ = restored()
+    model.fit(*data, epochs=2, verbose=0, callbacks=[checkpoint])
+    for epochs, seen in ((4, [2, 3]), (3, [])):
+        model, checkpoint, _ = restored()
+        with pytest.warns(UserWarning, match="initial_epoch=0"):
+            logs = model.fit(*data, epochs=epochs, verbose=0, callbacks=[checkpoint])
+        assert logs.epoch == seen
+        assert model.fit(*data, verbose=0).epoch == [0]
+    model, checkpoint, epoch = restored()
+    assert epoch == 4
+
+    def fail(epoch, logs):
+        raise KeyboardInterrupt
+
+    killed = keras.callbacks.LambdaCallback(on_epoch_end=fail)
+    with pytest.warns(UserWarning, match="initial_epoch=0"):
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(*data, epochs=6, verbose=0, callbacks=[killed, checkpoint])
+    assert model.fit(*data, verbose=0).epoch == [0]
 
 
 def test_the_order_of_shuffled_batches(tmp_path):

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from huggingface_hub.utils import filter_repo_objects
 
 import keras_idea as ki
+from keras_idea.hub import loading
 from keras_idea.hub.loading import load_with_notes
 from keras_idea.lm.runs.judge.judged import served_length
 from tests.product.hub.test_released_models import assert_same
@@ -145,3 +147,24 @@ def test_the_context_is_told_which_kerashub_does_not_keep(tmp_path):
     for key, length in (("preset = 'x'", None), ("hub = 'llama3'", 16)):
         (tmp_path / "config.toml").write_text(with_hub(CONFIG, key))
         assert served_length(tmp_path) == length
+
+
+def test_one_format_of_the_weights_is_downloaded():
+    """A repository may have the weights in several formats and precisions."""
+    read = [
+        "config.json",
+        "model-00001-of-00002.safetensors",
+        "model.safetensors",
+        "model.safetensors-00001-of-00003.safetensors",
+        "model.safetensors.index.json",
+        "tokenizer.model",
+    ]
+    others = [
+        "consolidated.safetensors",
+        "fp16/model.safetensors",
+        "model.fp16.safetensors",
+        "original/consolidated.00.safetensors",
+        "pytorch_model.bin",
+    ]
+    patterns = {"allow_patterns": loading._FILES, "ignore_patterns": loading._COPIES}
+    assert sorted(filter_repo_objects([*read, *others], **patterns)) == read

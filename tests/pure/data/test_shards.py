@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from keras_idea.lm.data.tokens.shards import (
     ShardWriter,
     new_folder,
-    remove_abandoned,
 )
 
 
@@ -70,14 +69,15 @@ def test_another_error_of_the_renaming_is_not_swallowed(tmp_path):
 
 
 def test_abandoned_folders_are_removed_and_live_ones_are_not(tmp_path):
-    dead = tmp_path / ".tokens-1-abc.tmp"
-    dead.mkdir()
-    (dead / ".lock").write_text("")
-    remove_abandoned(tmp_path)
-    assert dead.exists()  # Perhaps about to be locked.
-    with new_folder(tmp_path / "cache") as live:
-        old = time.time() - 3600
-        for folder in (dead, live):
-            os.utime(folder / ".lock", (old, old))
-        remove_abandoned(tmp_path)
-        assert live.exists() and not dead.exists()
+    """Also a live one of another host, whose locks are not seen here."""
+    dead, live = tmp_path / ".tokens-1-abc.tmp", tmp_path / ".tokens-2-abc.tmp"
+    old = time.time() - 7200
+    for folder in (dead, live):
+        folder.mkdir()
+        for name in (".lock", "shard-00000.bin"):
+            (folder / name).write_text("process 1 on another-host")
+            os.utime(folder / name, (old, old))
+        os.utime(folder, (old, old))
+    os.utime(live / "shard-00000.bin")  # it is still written
+    with new_folder(tmp_path / "cache") as own:
+        assert own.exists() and live.exists() and not dead.exists()

@@ -12,13 +12,11 @@ from typing import BinaryIO
 
 import numpy as np
 
-from keras_idea.files import flush, locked
-from keras_idea_cli.locks import is_locked
+from keras_idea.files import flush
 
-_LOCK = ".lock"
 _TEMPORARY = ".tmp"
-# A folder's owner locks it right after it made it; nobody looks at it before.
-_GRACE_SECONDS = 60
+# A build writes every few seconds, and shows it on other hosts within minutes.
+_IDLE_SECONDS = 3600
 
 
 class ShardWriter:
@@ -84,8 +82,7 @@ def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
     temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}{_TEMPORARY}")
     temporary.mkdir()
     try:
-        with locked(temporary / _LOCK):
-            yield temporary
+        yield temporary
         flush(temporary)
         try:
             temporary.rename(path)
@@ -98,10 +95,12 @@ def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def remove_abandoned(folder: pathlib.Path) -> None:
-    """Removes what killed builds left, of which no process has the lock."""
-    for lock in folder.glob(f".*{_TEMPORARY}/{_LOCK}"):
+    """Removes what killed builds left: folders in which nothing was written lately.
+
+    A lock would not do: on shared storage, other hosts may not see it.
+    """
+    for left in folder.glob(f".*{_TEMPORARY}"):
         with contextlib.suppress(OSError):
-            old = time.time() - lock.stat().st_mtime > _GRACE_SECONDS
-            # Not where it cannot be known, as on Windows.
-            if old and is_locked(lock) is False:
-                shutil.rmtree(lock.parent)
+            written = max(path.stat().st_mtime for path in (left, *left.iterdir()))
+            if time.time() - written > _IDLE_SECONDS:
+                shutil.rmtree(left)
