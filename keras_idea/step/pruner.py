@@ -310,11 +310,13 @@ def pruner_of(optimizer: keras.Optimizer | None) -> NeuronPruner | None:
 def end_pruning(model: keras.Model, found: Iterable[FFN]) -> None:
     """Takes off the pruner that a fit ended by an exception has left at work."""
     for ffn in found:
-        live = ffn.held_state and ffn.held_state.active_track
-        pruner = live and live.pruner()
+        live = None if ffn.held_state is None else ffn.held_state.active_track
+        if live is None:
+            continue
+        pruner = live.pruner()
         if pruner is not None:
             pruner.detach(model)
-        elif live is not None:  # the model was compiled again since
+        else:  # the model was compiled again since
             _release(ffn)
 
 
