@@ -46,7 +46,6 @@ class Case:
         targets: as of `IdeaPruneCallback`; None for a budget in `prune`.
         prune: function without arguments: further arguments of `IdeaPruneCallback`.
         compact: "end" or "progressive".
-        compiled: further arguments of `compile`.
         without: laws that do not hold, or for which the model stands elsewhere in the
             table: "narrow", "compacts", "loads", "explains".
         also: "algorithm", "resumes", "elastic".
@@ -63,7 +62,6 @@ class Case:
     targets: dict | None = dataclasses.field(default_factory=lambda: {"neurons": 0.5})
     prune: Callable[[], dict] = dict
     compact: str = "end"
-    compiled: dict = dataclasses.field(default_factory=dict)
     without: str = ""
     also: str = ""
     daily: Sequence[str] = EACH
@@ -75,9 +73,9 @@ class Case:
         keras.utils.clear_session(free_memory=False)
         keras.utils.set_random_seed(0)
         model = self.make()
-        if not is_hub(model):
+        if not m.is_hub(model):
             m.drawn(model)
-        arguments = {"loss": loss_of(model), **self.compiled}
+        arguments = {"loss": m.loss_of(model)}
         if hasattr(model, "backbone"):
             arguments["weighted_metrics"] = None
         model.compile(self.optimizer(), **arguments)
@@ -86,7 +84,7 @@ class Case:
     def data(self, model, count=TOTAL * BATCH):
         """Inputs and targets, always the same."""
         rng = np.random.default_rng(1)
-        if is_hub(model) and isinstance(model.input, dict):
+        if m.is_hub(model) and isinstance(model.input, dict):
             x, y = hub_models.batch(model, rng, count)
             if hasattr(model, "backbone"):
                 return x, y
@@ -96,12 +94,12 @@ class Case:
             x = users.inputs_of(model, rng, count)
         y = [
             rng.normal(size=(count, *(n or 6 for n in out.shape[1:])))
-            for out in keras.tree.flatten(outputs_of(model, x))
+            for out in keras.tree.flatten(m.outputs_of(model, x))
         ]
         y = [part.astype("float32") for part in y]
         if len(y) == 1:
             return x, y[0]
-        return x, keras.tree.pack_sequence_as(outputs_of(model, x), y)
+        return x, keras.tree.pack_sequence_as(m.outputs_of(model, x), y)
 
     @property
     def groups(self):
@@ -116,8 +114,7 @@ class Case:
 
     def kinds(self):
         """The kinds of units that are pruned."""
-        given = {**self.prune()}
-        return list(self.targets or given.get("kinds", ["neurons"]))
+        return list(self.targets or ["neurons"])
 
     def pruned(self, model):
         """Handles of what is pruned of a model."""
@@ -133,46 +130,16 @@ class Case:
         return ki.IdeaPruneCallback(compact=compact, **given)
 
 
-def is_hub(model):
-    """Whether a model is KerasHub's, a task or a backbone."""
-    return type(model).__module__.startswith("keras_hub")
-
-
-def loss_of(model):
-    """A loss that fits the outputs of a model."""
-    if hasattr(model, "backbone"):
-        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    return "mse"
-
-
-def outputs_of(model, x):
-    """What a model makes of data, as symbolic tensors."""
-    spec = keras.tree.map_structure(lambda a: keras.KerasTensor(a.shape, a.dtype), x)
-    return model.compute_output_spec(spec)
-
-
-def laws(law, given, daily=EACH):
-    """`parametrize` for a law: the cases that it holds of, each with its backends."""
+def laws(law, few=None):
+    """`parametrize` for a law: its cases. `few`: those of jax and TensorFlow daily."""
     rows = []
     for case in CASES:
-        by_request = law in ("algorithm", "resumes", "elastic")
-        if law in case.also if by_request else law not in case.without:
-            backends = [name for name in case.daily if name in daily]
-            mark = pytest.mark.daily(*backends)
+        asked_for = law in ("algorithm", "resumes", "elastic")
+        if law in case.also if asked_for else law not in case.without:
+            daily = case.daily if few is None or case.name in few else case.daily[:1]
+            mark = pytest.mark.daily(*daily)
             rows.append(pytest.param(case, id=case.name, marks=mark))
-    return pytest.mark.parametrize(given, rows)
-
-
-def excluded():
-    """AdamW that does not decay biases, and one kernel."""
-    optimizer = o.AdamW(0.01, weight_decay=0.5)
-    optimizer.exclude_from_weight_decay(var_names=["bias", "ffn_1_up"])
-    return optimizer
-
-
-def calibration():
-    """Samples for `Activation`."""
-    return np.random.default_rng(5).normal(size=(8, 5, 8)).astype("float32")
+    return pytest.mark.parametrize("case", rows)
 
 
 _2 = functools.partial
@@ -255,7 +222,7 @@ CASES = [
     _dense(
         "nested",
         m.nested,
-        "up 12 neurons, down 8 neurons, last 10 neurons; out output",
+        "up 12 neurons, down 8 neurons, sequential 10 neurons; out output",
         (6, 4, 5),
     ),
     _dense(
@@ -360,7 +327,7 @@ CASES = [
         "AdamW, a schedule and a clipped norm",
         lambda: o.AdamW(o.schedules.CosineDecay(0.01, 20), clipnorm=1.0),
     ),
-    _two("AdamW, excluded from decay", excluded),
+    _two("AdamW, excluded from decay", m.excluded),
     _two(
         "amsgrad and averages",
         lambda: o.Adam(0.01, amsgrad=True, use_ema=True),
@@ -387,7 +354,7 @@ CASES = [
     # Methods, schedules and budgets.
     _method("by magnitude", lambda: "magnitude"),
     _method("at random", lambda: Random(seed=3)),
-    _method("by activation", lambda: Activation(calibration()), also="resumes"),
+    _method("by activation", lambda: Activation(m.calibration()), also="resumes"),
     _method("learned mask", lambda: LearnedMask(seed=1), also="resumes"),
     _method("largest rows", lambda: Sensitivity(0.8, "max", "mean"), also="algorithm"),
     _two(
@@ -494,6 +461,7 @@ CASES = [
         _LAYERS[:-2] + ", transformer_layer_0/self_attention 1 key/value head, "
         "transformer_layer_1/self_attention 1 key/value head; "
         "*output_dense Qwen3Attention",
+        daily=(),
     ),
     _hub("gpt2", _LAYERS + "*output_dense CachedMulti, *self_attention config"),
     _hub(
@@ -517,10 +485,12 @@ CASES = [
         + "; */query_projector Reshape, */key_projector Reshape, "
         "*/value_projector Reshape, *output_projector token_embedding",
         kept=(12,) * 4,
+        daily=(),
     ),
     _hub(
         "roberta",
         _LAYERS + "*output_dense LayerNormalization, *attention_layer config",
+        daily=(),
     ),
     _hub(
         "vit",

@@ -177,7 +177,7 @@ class Record(keras.callbacks.Callback):
         )
 
 
-@cases.laws("algorithm", "case")
+@cases.laws("algorithm")
 def test_equals_algorithm_1_in_float64(case):
     model = case.build()
     optimizer = transcribed(model.optimizer)

@@ -15,8 +15,9 @@ import pytest
 
 import keras_idea as ki
 from tests import cases
-from tests.cases import BATCH, CASES, is_hub
+from tests.cases import BATCH, CASES
 from tests.support import ROOT
+from tests.support.case_models import is_hub
 from tests.support.helpers import to_numpy
 from tests.support.masks import prune_by_hand
 from tests.support.sliced import assert_near, assert_sliced
@@ -77,7 +78,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("files")
 
 
-@cases.laws("compacts", "case")
+@cases.laws("compacts")
 def test_compacts(case, folder):
     masked, narrow, x, outputs = compacted(case)
     if "loads" not in case.without:
@@ -117,7 +118,7 @@ def loaded(request, folder):
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-@cases.laws("loads", "case")
+@cases.laws("loads")
 def test_loads_without_this_package(case, loaded):
     apart = loaded[case.name]
     if "own" in case.name.split():  # its layers are this package's

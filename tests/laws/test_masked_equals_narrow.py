@@ -26,7 +26,7 @@ def trained(case, compact):
     return model, losses.losses, model.predict_on_batch(few)
 
 
-@cases.laws("narrow", "case")
+@cases.laws("narrow")
 def test_masked_equals_narrow(case):
     masked, losses, outputs = trained(case, "off")
     narrow, narrow_losses, narrow_outputs = trained(case, case.compact)
@@ -39,7 +39,7 @@ def test_masked_equals_narrow(case):
     assert_sliced(masked, narrow, 10 * case.within)
 
 
-@cases.laws("elastic", "case")
+@cases.laws("elastic")
 def test_a_step_at_a_width_is_the_narrow_models(case):
     """Here the first units are the narrow model, and nothing is masked."""
     model, narrow = case.build(), ki.sliced(case.build(), 0.5)

@@ -9,7 +9,7 @@ import numpy as np
 
 import keras_idea as ki
 from tests import cases
-from tests.cases import BATCH, EACH
+from tests.cases import BATCH
 from tests.support.helpers import to_numpy
 
 EPOCHS = 6
@@ -67,7 +67,7 @@ def process(case, folder, *callbacks):
     return model, drawn.seen, checkpoint.history
 
 
-@cases.laws("resumes", "case", daily=EACH)
+@cases.laws("resumes", few=("gated", "heads and neurons", "learned mask"))
 def test_resumes_bit_for_bit(case, tmp_path):
     model, seen, history = process(case, tmp_path / "whole")
     for number, at in enumerate(INTERRUPTED):

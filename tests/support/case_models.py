@@ -3,12 +3,31 @@
 import keras
 import numpy as np
 from keras import layers as L
+from keras import optimizers as o
 
 import keras_idea as ki
 from tests.support import conv_nets, helpers, hub_models, trained_only, ways_to_train
 from tests.support.dense_ffns import dense_gated, dense_ungated
 
 D = L.Dense
+
+
+def is_hub(model):
+    """Whether a model is KerasHub's, a task or a backbone."""
+    return type(model).__module__.startswith("keras_hub")
+
+
+def loss_of(model):
+    """A loss that fits the outputs of a model."""
+    if hasattr(model, "backbone"):
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    return "mse"
+
+
+def outputs_of(model, x):
+    """What a model makes of data, as symbolic tensors."""
+    spec = keras.tree.map_structure(lambda a: keras.KerasTensor(a.shape, a.dtype), x)
+    return model.compute_output_spec(spec)
 
 
 def drawn(model):
@@ -185,3 +204,15 @@ def hub(name, **overrides):
     row = hub_models.ENCODERS[name]
     model = getattr(keras_hub.models, row.backbone)(**{**row.arguments, **overrides})
     return hub_models.randomize(model, row.scale)
+
+
+def excluded():
+    """AdamW that does not decay biases, and one kernel."""
+    optimizer = o.AdamW(0.01, weight_decay=0.5)
+    optimizer.exclude_from_weight_decay(var_names=["bias", "ffn_1_up"])
+    return optimizer
+
+
+def calibration():
+    """Samples for `Activation`."""
+    return np.random.default_rng(5).normal(size=(8, 5, 8)).astype("float32")
