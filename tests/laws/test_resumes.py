@@ -61,9 +61,9 @@ def process(case, folder, *callbacks):
     schedule = {n: max(1, v // accumulated) for n, v in SCHEDULE.items()}
     prune = case.callback(**schedule)
     callbacks = [prune, drawn, checkpoint, *callbacks]
-    told = {"batch_size": BATCH, "shuffle": True, "verbose": 0}
-    told |= {"initial_epoch": epoch, "epochs": EPOCHS}
-    model.fit(x, y, callbacks=callbacks, **told)
+    arguments = {"batch_size": BATCH, "shuffle": True, "verbose": 0}
+    arguments |= {"initial_epoch": epoch, "epochs": EPOCHS}
+    model.fit(x, y, callbacks=callbacks, **arguments)
     return model, drawn.seen, checkpoint.history
 
 
