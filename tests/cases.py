@@ -40,7 +40,7 @@ class Case:
         name: str.
         make: function without arguments: a built model.
         says: what `explain` does: "NAME 12 neurons, ...; NAME REASON, ..."; behind the
-            semicolon are the layers that stay, and a word of the reason.
+            semicolon are other layers, and a word of the reason (<: it reads units).
         kept: units that stay of each group that is pruned.
         optimizer: function without arguments.
         targets: as of `IdeaPruneCallback`; None for a budget in `prune`.
@@ -141,8 +141,8 @@ def laws(law, few=None):
 
 
 _2 = functools.partial
-_UP = "up 12 neurons; out output"
-_TWO = "ffn_0_up 16 neurons, ffn_1_up 12 neurons; ffn_?_down input, head output"
+_UP = "up 12 neurons; out <output"
+_TWO = "ffn_0_up 16 neurons, ffn_1_up 12 neurons; ffn_?_down <input, head output"
 _OWN = "ffn_0 16 neurons, ffn_1 12 neurons; head output"
 _HALF = (8, 6)
 
@@ -186,7 +186,7 @@ CASES = [
     _dense(
         "chain of neurons",
         m.chain,
-        "a 12 neurons, b 10 neurons; out output",
+        "a 12 neurons, b 10 neurons; out <output",
         (6, 5),
         lambda: o.Adam(0.01),
         also="algorithm",
@@ -198,14 +198,14 @@ CASES = [
     _dense(
         "called twice",
         m.called_twice,
-        "up 12 neurons; down input, out output",
+        "up 12 neurons; down <input, out output",
         (6,),
         also="algorithm",
     ),
     _dense(
         "over time",
         m.over_time,
-        "ffn/dense 12 neurons, ffn/dense_1 8 neurons; out output",
+        "ffn/dense 12 neurons, ffn/dense_1 8 neurons; out <output",
         (6, 4),
     ),
     _two(
@@ -215,28 +215,28 @@ CASES = [
         prune=lambda: {"groups": lambda group: group.name != "ffn_0_up"},
     ),
     _dense(
-        "frozen beside", m.frozen_beside, "up 12 neurons; first norm, out output", (6,)
+        "frozen beside", m.frozen_beside, "up 12 neurons; first norm, out <output", (6,)
     ),
     _dense(
         "nested",
         m.nested,
-        "up 12 neurons, down 8 neurons, sequential 10 neurons; out output",
+        "up 12 neurons, down 8 neurons, sequential 10 neurons; out <output",
         (6, 4, 5),
     ),
     _dense(
         "two towers",
         m.two_towers,
-        "one_up 12 neurons, other_up 12 neurons; *_down Dot",
+        "one_up 12 neurons, other_up 12 neurons; *_down <Dot",
         (6, 6),
         daily=TORCH,
     ),
     _dense(
-        "two outputs", m.two_outputs, "up 12 neurons; ? output", (6,), also="algorithm"
+        "two outputs", m.two_outputs, "up 12 neurons; ? <output", (6,), also="algorithm"
     ),
     _dense(
         "blocks with a config",
         m.in_blocks,
-        "one 12 neurons, two 16 neurons; *dense* LayerNormalization, out output",
+        "one 12 neurons, two 16 neurons; *dense* <LayerNormalization, out output",
         (6, 8),
         also="resumes",
     ),
@@ -247,7 +247,7 @@ CASES = [
         "stack/gpt_block/sequential_1 12 neurons, "
         "stack/block/multi_head_attention 2 key/value heads, "
         "stack/gpt_block/multi_head_attention_1 2 key/value heads; "
-        "stack/*/*dense_? LayerNormalization, stack/dense_4 output",
+        "stack/*/*dense_? <LayerNormalization, stack/dense_4 output",
         (6, 6, 6),
         without="loads",
     ),
@@ -256,7 +256,7 @@ CASES = [
         _2(m.undropped, users.text_classifier),
         "block/sequential 12 neurons, dense_2 10 neurons, "
         "block/multi_head_attention 2 key/value heads; "
-        "block/sequential/dense_1 LayerNormalization, dense_3 output",
+        "block/sequential/dense_1 <LayerNormalization, dense_3 <output",
         (6, 5),
         without="loads",
         daily=TORCH,
@@ -266,7 +266,7 @@ CASES = [
         _2(m.undropped, users.miniature_gpt),
         "gpt_block/sequential 12 neurons, "
         "gpt_block/multi_head_attention 2 key/value heads; "
-        "gpt_block/*/dense_1 LayerNormalization, dense_2 output",
+        "gpt_block/*/dense_1 <LayerNormalization, dense_2 output",
         (6,),
         without="loads",
         daily=TORCH,
@@ -276,13 +276,13 @@ CASES = [
         _2(m.undropped, users.vision_transformer),
         "dense 12 neurons, dense_2 12 neurons, dense_4 10 neurons, "
         "multi_head_attention 2 key/value heads, "
-        "multi_head_attention_1 2 key/value heads; dense_[13] MultiHeadAttention, "
-        "dense_5 output, conv2d LayerNormalization",
+        "multi_head_attention_1 2 key/value heads; dense_[13] <MultiHeadAttention, "
+        "dense_5 <output, conv2d LayerNormalization",
         (6, 6, 5),
         daily=TORCH,
     ),
     _dense(
-        "LoRA beside", m.lora_beside, "up 12 neurons; beside LoRA, out output", (6,)
+        "LoRA beside", m.lora_beside, "up 12 neurons; beside LoRA, out <output", (6,)
     ),
     _dense("regularized", _2(m.mlp, kernel_regularizer="l2"), _UP, (6,), daily=TORCH),
     _dense(
@@ -295,7 +295,7 @@ CASES = [
     _dense(
         "a custom train step",
         m.own_step,
-        "ffn_up 16 neurons; ffn_down input, head output",
+        "ffn_up 16 neurons; ffn_down <input, head output",
         (8,),
         without="loads",
     ),
@@ -310,7 +310,7 @@ CASES = [
         "subclassed/prunable_gated_ffn_1 16 neurons, "
         "subclassed/block/prunable_gated_ffn_2 16 neurons, "
         "subclassed/block_1/prunable_gated_ffn_3 16 neurons, "
-        "subclassed 8 neurons; subclassed/dense_1 output",
+        "subclassed 8 neurons; subclassed/dense_1 <output",
         (8, 8, 8, 8, 4),
         lambda: o.Adam(0.01),
     ),
@@ -394,7 +394,7 @@ CASES = [
         "heads",
         m.heads,
         "grouped_up 12 neurons, single_up 12 neurons, grouped 4 key/value heads, "
-        "single 4 key/value heads; *_down GroupedQueryAttention, out output",
+        "single 4 key/value heads; *_down <GroupedQueryAttention, out output",
         (2, 2),
         targets={"kv_groups": 0.5},
     ),
@@ -402,7 +402,7 @@ CASES = [
         "heads and neurons",
         _2(m.heads, ["grouped"]),
         "grouped_up 12 neurons, grouped 4 key/value heads; "
-        "grouped_down GroupedQueryAttention, out output",
+        "grouped_down <GroupedQueryAttention, out output",
         (6, 2),
         lambda: o.Adam(0.01),
         targets={"neurons": 0.5, "kv_groups": 0.5},
@@ -412,57 +412,57 @@ CASES = [
     _dense(
         "channels",
         m.normed_channels,
-        "first 8 channels, second 6 channels; out output",
+        "first 8 channels, second 6 channels; out <output",
         (4, 3),
         targets={"channels": 0.5},
         also="algorithm resumes",
     ),
-    _channels("depthwise", "conv2d 4 channels; conv2d_1 output"),
-    _channels("grouped", "conv2d 4 channels, conv2d_1 3 channels; conv2d_2 output"),
-    _channels("residual", "conv2d 6 channels; dense output"),
+    _channels("depthwise", "conv2d 4 channels; conv2d_1 <output"),
+    _channels("grouped", "conv2d 4 channels, conv2d_1 3 channels; conv2d_2 <output"),
+    _channels("residual", "conv2d 6 channels; dense <output"),
     _channels(
         "dense net",
         "conv2d 4 channels, conv2d_1 4 channels, conv2d_2 4 channels, "
-        "conv2d_3 6 channels; dense output",
+        "conv2d_3 6 channels; dense <output",
         TORCH,
     ),
     _channels(
         "u-net",
         "conv2d 4 channels, conv2d_1 6 channels, conv2d_transpose 4 channels; "
-        "conv2d_2 only",
+        "conv2d_2 <only",
     ),
     _channels(
         "transfer",
-        "conv2d 6 channels, conv2d_1 8 channels; dense output",
+        "conv2d 6 channels, conv2d_1 8 channels; dense <output",
         TORCH,
     ),
     # KerasHub.
     _hub(
         "llama3",
-        _LAYERS + "*output_dense LlamaAttention, *self_attention as_mistral",
+        _LAYERS + "*output_dense <LlamaAttention, *self_attention as_mistral",
         lambda: o.AdamW(0.002, epsilon=1e-4),
         EACH,
         also="algorithm elastic",
     ),
     _hub(
         "llama tied",
-        _LAYERS + "*output_dense LlamaAttention, *self_attention as_mistral",
+        _LAYERS + "*output_dense <LlamaAttention, *self_attention as_mistral",
         also="resumes",
     ),
     _hub(
         "gemma2",
         "decoder_block_0 24 neurons, decoder_block_1 24 neurons, "
         "decoder_block_0/attention 1 key/value head, "
-        "decoder_block_1/attention 1 key/value head; */ffw_linear RMSNormalization",
+        "decoder_block_1/attention 1 key/value head; */ffw_linear <RMSNormalization",
     ),
     _hub(
         "qwen3",
         _LAYERS[:-2] + ", transformer_layer_0/self_attention 1 key/value head, "
         "transformer_layer_1/self_attention 1 key/value head; "
-        "*output_dense Qwen3Attention",
+        "*output_dense <Qwen3Attention",
         daily=(),
     ),
-    _hub("gpt2", _LAYERS + "*output_dense CachedMulti, *self_attention config"),
+    _hub("gpt2", _LAYERS + "*output_dense <CachedMulti, *self_attention config"),
     _hub(
         "mixtral",
         "transformer_layer_0/mixtral_sparse_moe_block/experts 24 neurons, "
@@ -482,19 +482,20 @@ CASES = [
         "t5",
         ", ".join(_T5 % (part, i) for part in ("en", "de") for i in (0, 1))
         + "; */query_projector Reshape, */key_projector Reshape, "
-        "*/value_projector Reshape, *output_projector token_embedding",
+        "*/value_projector Reshape, *n/output_projector token_embedding, "
+        "transformer_*layer_?/output_projector <token_embedding",
         kept=(12,) * 4,
         daily=(),
     ),
     _hub(
         "roberta",
-        _LAYERS + "*output_dense LayerNormalization, *attention_layer config",
+        _LAYERS + "*output_dense <LayerNormalization, *attention_layer config",
         daily=(),
     ),
     _hub(
         "vit",
         "vit_encoder/transformer_block_1/mlp 24 neurons, "
         "vit_encoder/transformer_block_2/mlp 24 neurons; "
-        "*/dense_2 MultiHeadAttention, */patch_embedding Reshape, */mha config",
+        "*/dense_2 <MultiHeadAttention, */patch_embedding Reshape, */mha config",
     ),
 ]

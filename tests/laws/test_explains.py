@@ -32,8 +32,10 @@ def test_explains(case):
         names = fnmatch.filter(others, pattern)
         assert names, f"no line of {pattern}: {others}"
         for name in names:
-            assert word in others[name], f"{name}: {others[name]}"
-            assert ("reads the" in others[name]) == (name in explained.readers)
+            assert word.lstrip("<") in others[name], f"{name}: {others[name]}"
+            reads = word.startswith("<")
+            assert ("reads the" in others[name]) == reads, name
+            assert (name in explained.readers) == reads, name
         unnamed -= set(names)
     assert not unnamed, f"lines that the case does not have: {unnamed}"
 
