@@ -37,10 +37,9 @@ class Case:
     """One way to prune.
 
     Attributes:
-        name: str.
         make: function without arguments: a built model.
         says: what `explain` does: "NAME 12 neurons, ...; NAME REASON, ..."; behind the
-            semicolon are other layers, and a word of the reason (<: it reads units).
+            semicolon are other layers, and a word of the reason (<: it reads).
         kept: units that stay of each group that is pruned.
         optimizer: function without arguments.
         targets: as of `IdeaPruneCallback`; None for a budget in `prune`.

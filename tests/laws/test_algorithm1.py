@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from tests import cases
-from tests.cases import BEGIN, FIT, STEPS
+from tests.cases import BATCH, BEGIN, FIT
 from tests.support import algorithm_reference as reference
 from tests.support.helpers import to_numpy
+
+STEPS, TOTAL = 6, 9
 
 
 class Place(NamedTuple):
@@ -183,8 +185,8 @@ def test_equals_algorithm_1_in_float64(case):
     optimizer = transcribed(model.optimizer)
     model.compile(recording(model.optimizer), model.loss, weighted_metrics=None)
     record = Record(case)
-    x, y = case.data(model)
-    model.fit(x, y, callbacks=[case.callback("off"), record], **FIT)
+    x, y = case.data(model, TOTAL * BATCH)
+    model.fit(x, y, callbacks=[case.callback("off", prune_steps=STEPS), record], **FIT)
     paths = [v.path.removeprefix(f"{model.name}/") for v in model.trainable_variables]
     groups = [
         [p._replace(path=paths.index(p.path)) for p in g] for g in GROUPS[case.name]
@@ -244,7 +246,7 @@ def derivatives_agree(case, record, groups, head, x, y):
     """The gradients that the optimizer was given are the loss's, differentiated."""
     before = record.first
     for t, (weights, gradients, _) in enumerate(record.steps):
-        rows = slice(t * cases.BATCH, (t + 1) * cases.BATCH)
+        rows = slice(t * BATCH, (t + 1) * BATCH)
         parts = [[before[p.path].astype("float64") for p in group] for group in groups]
         parts.append(before[head].astype("float64"))
         made, _ = reference.gradients(parts, x[rows].astype("float64"), y[rows])
