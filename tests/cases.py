@@ -219,7 +219,7 @@ CASES = [
     _dense(
         "nested",
         m.nested,
-        "up 12 neurons, down 8 neurons, sequential 10 neurons; out <output",
+        "up 12 neurons, down 8 neurons, sequential 10 neurons; *out <output",
         (6, 4, 5),
     ),
     _dense(
