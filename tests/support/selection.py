@@ -15,6 +15,8 @@ file, from `tests` on or with `benchmarks/tests`, or `FILE::FUNCTION`, or
 `FILE::FUNCTION[ROW]` for the parametrized rows whose id is ROW, or has it between its
 dashes; the longest name holds.
 
+A row of a law says it itself, with the marker `daily`: see tests/cases.py.
+
 The rule: what takes more than some 1.5 seconds of CPU on a backend, a test with all its
 rows, is left to endurance there, unless no other test would see the fault.
 """
@@ -55,6 +57,8 @@ def exceptions() -> dict[str, dict[str, tuple[str, ...]]]:
 
 def daily_backends(item: pytest.Item) -> tuple[str, ...]:
     """The backends on which `make test` runs a test."""
+    if mark := item.get_closest_marker("daily"):
+        return mark.args
     of_file, of_function = _names(item)
     rows = exceptions().get(of_function, {})
     for row in rows:
