@@ -285,15 +285,16 @@ STOPPED = {  # callbacks before and after `Checkpoint`, epochs that are saved of
     "not a number": ([keras.callbacks.TerminateOnNaN()], [], 2),
     "not a number, and goes on": ([], [], 2),
     "weights": ([], [], 2),
+    "two steps at once": ([stop_at(1)], [], 0),
+    "two steps at once, the last": ([stop_at(3)], [], 1),
 }
-if keras.backend.backend() != "torch":
-    STOPPED["two steps at once"] = ([stop_at(1)], [], 0)
-    STOPPED["two steps at once, the last"] = ([stop_at(3)], [], 1)
 
 
 @pytest.mark.parametrize("case", STOPPED)
 def test_whole_epochs_of_finite_numbers_are_saved(case, tmp_path):
-    """And no others: what is saved is the state from which the run goes on."""
+    """And no others: what is saved is the state from which the run resumes."""
+    if case.startswith("two") and keras.backend.backend() == "torch":
+        pytest.skip("Keras on torch takes one step at a time")
     before, behind, saved = STOPPED[case]
     x = np.random.default_rng(0).normal(size=(32, 4)).astype("float32")
     y, rate = x[:, :2] + 1, 0.01
