@@ -70,6 +70,6 @@ def next_steps(wanted: Wanted) -> str:
     lines += [
         "To recover what it lost, train it with the checkpoint as teacher, "
         "`ki.distiller(teacher, student)`:",
-        '  docs/faq.md, "What recovers a pruned checkpoint best?"',
+        '  docs/checkpoint.md, "What recovers a pruned checkpoint best?"',
     ]
     return "\n".join(lines)
