@@ -144,8 +144,8 @@ RULES: dict[str, dict[Situation, tuple[Advice, ...]]] = {
         ),
         "few": (
             Advice(
-                "[yes](checkpoint.md#what-recovers-a-pruned-checkpoint-best) in small models, "
-                "up to 0.3 tokens per parameter",
+                "[yes](checkpoint.md#what-recovers-a-pruned-checkpoint-best) in small "
+                "models, up to 0.3 tokens per parameter",
                 "R",
                 True,
             ),

@@ -1,4 +1,4 @@
-"""The recipes of `docs/checkpoint.md` run as they stand there, and leave narrow presets."""
+"""The recipes of `docs/checkpoint.md` run as they are, and leave narrow presets."""
 
 import keras
 import keras_hub
