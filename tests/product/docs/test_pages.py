@@ -114,6 +114,20 @@ def test_no_other_page_has_code_that_no_test_runs():
     assert holding == {"README.md", "docs/any_keras_model.md", "docs/families.md"}
 
 
+def test_the_pages_stay_short():
+    """Put a new fact into a page that exists, in place of an older one."""
+    docs = ROOT / "docs"
+    texts = [
+        *docs.glob("*.md"),
+        *docs.glob("guides/*.py"),
+        docs / "guides/outputs.json",
+    ]
+    assert sum(path.stat().st_size for path in texts) <= 200_000
+    pictures = {path.name for path in docs.glob("*.png")}
+    pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert pictures == {name for name in pictures if f"{name})" in pages}
+
+
 def test_llms_txt_is_of_today():
     """After a change: python -m docs.building.llms."""
     text = llms.PAGE.read_text(encoding="utf-8")
