@@ -10,7 +10,7 @@ from browser_tests.browser import browser, web_server
 
 ROOT = pathlib.Path(__file__).parents[1]
 SITE = ROOT / "build" / "site"  # `make docs`, on which `make test-browser` waits
-PAGES = ["index.html", "docs/support.html", "docs/reference/keras_idea.html"]
+PAGES = ["index.html", "docs/runs.html", "docs/reference/keras_idea.html"]
 PAGES += [f"docs/guides/{p.stem}.html" for p in (ROOT / "docs/guides").glob("*.py")]
 
 
@@ -49,7 +49,7 @@ def test_a_page_is_whole_and_alone(site, page):
 
 def test_light_and_dark_can_be_read(site):
     driver, address, _ = site
-    driver.get(address + "docs/guides/your_own_model.html")
+    driver.get(address + "docs/guides/your_own_layer.html")
     seen = []
     for _ in range(2):
         style = "return getComputedStyle(arguments[0])[arguments[1]]"

@@ -5,7 +5,7 @@
 A language model of bytes trains at FFN widths of 96, 64 and 32, one width per step, in
 turn. The narrower models are sliced out of the widest, and saved as family/96.keras and
 so on. At equal FLOPs, this was better than one run with branches, which was better than
-three runs: see docs/when_does_it_pay.md. If you choose the widths later, use branches
+three runs: see docs/costs_and_benefits.md. If you choose the widths later, use branches
 (one_run_branches.py).
 """
 

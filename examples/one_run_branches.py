@@ -5,7 +5,7 @@
 A language model of bytes trains wide at a constant learning rate. Then its FFN width
 falls to 96, 64 and 32. At each width, a copy recovers while its learning rate decays,
 and is saved as branches/96.keras and so on. If you know the widths before the run,
-train them jointly (one_run_a_family.py): see docs/when_does_it_pay.md.
+train them jointly (one_run_a_family.py): see docs/costs_and_benefits.md.
 """
 
 import math

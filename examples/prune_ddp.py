@@ -5,7 +5,7 @@
 Each process reads its own half of every batch. PyTorch averages the gradients over the
 processes. The Keras optimizer, in which the neurons are scored, takes the same step in
 each process. The loop calls the callback itself, as in
-docs/guides/custom_training_loop.py. When the model becomes narrow, it has new
+docs/guides/your_own_training_loop.py. When the model becomes narrow, it has new
 parameters, so the loop wraps it again.
 """
 

@@ -14,6 +14,25 @@ import tempfile
 import tomllib
 
 ROOT = pathlib.Path(__file__).parents[1]
+SMALL_RUN = """[model]
+model_dim = 32
+num_layers = 2
+num_heads = 4
+hidden_dim = 128
+target_dim = 48
+sequence_length = 32
+[data]
+batch_size = 16
+[budget]
+enlarge_steps = 100
+prune_steps = 50
+recover_steps = 50
+[optimizer]
+peak_learning_rate = 5e-3
+warmup_steps = 10
+[run]
+output = "runs/small"
+"""
 project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 wheel = importlib.metadata.distribution("keras-idea")
 
@@ -63,8 +82,8 @@ with tempfile.TemporaryDirectory() as folder:
     subprocess.run([sys.executable, "-c", lines], stdout=subprocess.DEVNULL, **where)
     assert (pathlib.Path(folder) / "narrow.keras").stat().st_size > 0
     command = bin_folder / "keras-idea"
-    guide = ROOT / "docs/guides/reading_the_pictures.py"
-    subprocess.run([sys.executable, guide], stdout=subprocess.DEVNULL, **where)
+    (pathlib.Path(folder) / "small_run.toml").write_text(SMALL_RUN)
+    subprocess.run([command, "train", "small_run.toml"], **where)
     plan = subprocess.run(
         [command, "plan", "small_run.toml"], capture_output=True, text=True, **where
     )

@@ -46,8 +46,9 @@ def printed(name: str) -> dict[str, str]:
 
 
 def shortened(text: str) -> str:
-    """An output without its end's blanks, of its middle only that it was there."""
+    """An output without progress bars, of its middle only that it was there."""
     lines = [line.rstrip() for line in text.strip("\n").splitlines()]
+    lines = [line for line in lines if "\x1b" not in line]
     if len(lines) > _MOST:
         lines = [*lines[: _MOST // 2], "...", *lines[-_MOST // 2 :]]
     return "\n".join(lines)

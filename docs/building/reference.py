@@ -12,6 +12,7 @@ MODULES = {
     "keras_idea": "keras_idea",
     "keras_idea.methods": "Methods",
     "keras_idea.functional": "The algorithm as functions",
+    "keras_idea.hub": "Released checkpoints",
     "keras_idea.models": "Models",
     "keras_idea.data": "Data",
     "keras_idea.lm.distribution": "Devices",

@@ -1,4 +1,4 @@
-"""docs/toml_keys.md, made by `python -m docs.building.toml_keys`.
+"""The last section of docs/runs.md, made by `python -m docs.building.toml_keys`.
 
 The keys and defaults are those of the code, the meanings the comments of demo.toml.
 """
@@ -12,16 +12,15 @@ from keras_idea.lm.runs.config import RunConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
 DEMO = ROOT / "keras_idea" / "lm" / "runs" / "demo.toml"
-PAGE = ROOT / "docs" / "toml_keys.md"
+PAGE = ROOT / "docs" / "runs.md"
 _KEY = re.compile(r"(?:# )?(\w+) = (?:[^#\"]|\"[^\"]*\")*(?:#\s*(.*))?")
 _MORE = re.compile(r"\s+#\s*(.*)")
 #: Values of demo.toml that are no defaults.
 _OF_THE_DEMO = {("model", "hub"), ("sample", "prompt")}
-_HEAD = """# Keys of a run's TOML file
-
-`keras-idea train FILE.toml` reads these keys. You can leave out any key;
-a key without a default then has no effect. `keras-idea plan FILE.toml` checks a file
-without training. To begin, copy [demo.toml](../keras_idea/lm/runs/demo.toml).
+_BEGIN = "## The keys of a run file\n"
+_HEAD = f"""{_BEGIN}
+You can leave out any key; a key without a default then has no effect. To begin, copy
+[demo.toml](../keras_idea/lm/runs/demo.toml).
 """
 
 
@@ -53,12 +52,12 @@ def toml_value(value: object) -> str:
     return f'`"{value}"`' if isinstance(value, str) else f"`{value!r}`"
 
 
-def toml_page() -> str:
-    """The page, one table for each of a run's."""
-    meanings, lines = comments(), [_HEAD]
+def with_keys(page: str) -> str:
+    """The page with its last section, one table for each of a run's, of today."""
+    meanings, lines = comments(), [page.partition(_BEGIN)[0] + _HEAD]
     demo = tomllib.loads(DEMO.read_text(encoding="utf-8"))
     for part in dataclasses.fields(RunConfig):
-        lines += [f"\n## `[{part.name}]`\n", "| key | default | meaning |"]
+        lines += [f"\n### `[{part.name}]`\n", "| key | default | meaning |"]
         lines += ["|---|---|---|"]
         for field in dataclasses.fields(part.type):
             meaning = meanings[part.name, field.name].replace("|", "or")
@@ -70,4 +69,4 @@ def toml_page() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(toml_page(), encoding="utf-8")
+    PAGE.write_text(with_keys(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -16,6 +16,7 @@ COPIED = (
     "CHANGELOG.md",
     "CITATION.cff",
     "CONTRIBUTING.md",
+    "llms.txt",
     "docs/*.md",
     "docs/*.png",
     "benchmarks/README.md",

@@ -109,8 +109,9 @@ TPU pods, JAX finds the other processes. Elsewhere, set three of Keras's variabl
 each process: `KERAS_DISTRIBUTION_JOB_ADDRESSES`, `KERAS_DISTRIBUTION_NUM_PROCESSES` and
 `KERAS_DISTRIBUTION_PROCESS_ID`.
 
-All processes share one checkpoint, and a run resumes from it with any mesh. This
-command estimates memory per device before you have the mesh:
+Each process reads its own rows, and writes into the shared checkpoint only what no other
+process holds. A run resumes from it with any mesh, or without one. This command
+estimates memory per device before you have the mesh:
 
     keras-idea plan my_run.toml --devices 16x4 --target v5e:8x8
 
@@ -123,6 +124,6 @@ command estimates memory per device before you have the mesh:
 
 ## Next steps
 
-- [Resume a long run after a kill](a_run_that_lasts.md).
-- [Prune in your own training loop](custom_training_loop.md).
+- [Resume a run after a kill](../runs.md#resume).
+- [Prune in your own training loop](your_own_training_loop.md).
 """

@@ -59,7 +59,7 @@ class ElasticCallback(keras.callbacks.Callback):
             turn, from the narrowest on. A dict: with a probability for each name, which
             sum to 1: {"small": 0.3, "full": 0.7}. "sandwich": full, the narrowest and
             one between, in each step, whose loss is their mean; at equal FLOPs it was
-            worse in our study (docs/when_does_it_pay.md). Defaults to "turn".
+            worse in our study (docs/costs_and_benefits.md). Defaults to "turn".
         teacher: "self" or None. "self": narrower widths also follow the logits of the
             full one; from nothing and at equal FLOPs, worse in our study. For another
             model as teacher, fit `ki.distiller(teacher, model)` and leave it None.

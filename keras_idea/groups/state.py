@@ -362,7 +362,7 @@ def check_loaded_width(name: str, hidden_dim: int, found: int) -> None:
             "keras_idea.Checkpoint(folder).restore(model), which narrows the model; or "
             f"make the model with {plural(found, 'neuron')}. If this is a whole model: "
             "a block of yours makes the FFN with the width of its own config, which "
-            "must follow (docs/good_to_know.md)."
+            "must follow (docs/any_keras_model.md)."
         )
 
 

@@ -85,7 +85,7 @@ class Recommended:
         ]
         width = max(len(line[0]) for line in lines)
         table = [f"{first:{width}}  {basis}: {why}" for first, basis, why in lines]
-        return "\n".join([*table, "Letters: docs/recommended_settings.md"])
+        return "\n".join([*table, "Letters: docs/settings.md"])
 
 
 def recommended(
@@ -97,7 +97,7 @@ def recommended(
 ) -> Recommended:
     """Recommends the settings of a run that makes a model smaller.
 
-    They are those of docs/recommended_settings.md, by the tokens per parameter of a
+    They are those of docs/settings.md, by the tokens per parameter of a
     checkpoint: from 0.006 on, prune in `fit`; with fewer, cut with a refit first and
     then recover. Experts cannot be refit, nor can neurons that several layers read:
     these are always pruned in `fit`. Each setting has its reason, and whether that was

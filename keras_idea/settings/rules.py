@@ -1,7 +1,7 @@
 """The recommended settings by situation: the only place where they stand.
 
 `keras_idea.recommended` takes values and reasons from here, and `keras-idea new` takes
-its own from that. The tables of docs/recommended_settings.md are written by hand.
+its own from that. The tables of docs/settings.md are written by hand.
 """
 
 import math
@@ -144,8 +144,8 @@ RULES: dict[str, dict[Situation, tuple[Advice, ...]]] = {
         ),
         "few": (
             Advice(
-                "[yes](faq.md#what-recovers-a-pruned-checkpoint-best) in small models, "
-                "up to 0.3 tokens per parameter",
+                "[yes](checkpoint.md#what-recovers-a-pruned-checkpoint-best) in small "
+                "models, up to 0.3 tokens per parameter",
                 "R",
                 True,
             ),

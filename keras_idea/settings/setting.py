@@ -15,7 +15,7 @@ class Setting:
         basis: str. "measured"; "an estimate"; or "given": it is yours, or follows from
             other settings.
         reason: str. What is known, with the letters of the measurements, as listed in
-            docs/recommended_settings.md.
+            docs/settings.md.
     """
 
     value: Any

@@ -69,7 +69,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     In your own train step, the callback scores what the model's optimizer applies. In a
     model without `call` (a VAE, for one) it prunes inside each model that the train
-    step calls. For your own loops see docs/guides/custom_training_loop.py.
+    step calls. For your own loops see docs/guides/your_own_training_loop.py.
 
     Args:
         target_dim: int >= 1, float in (0, 1) or None. Neurons to keep in each FFN, or

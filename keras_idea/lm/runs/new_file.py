@@ -42,7 +42,7 @@ _HEAD = """\
 #     keras-idea train {file}    # the same command resumes it
 #     keras-idea export {output} --hf FOLDER    # or --preset, --gguf FILE
 #
-# "measured": a letter names the measurement, and docs/recommended_settings.md says of
+# "measured": a letter names the measurement, and docs/settings.md says of
 # which models it is. "an estimate": nobody measured it. All other values are yours, or
 # follow from others.
 """

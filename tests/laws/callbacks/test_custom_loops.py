@@ -18,7 +18,7 @@ SETTINGS = {"target_dim": 4, "begin_step": 3, "prune_steps": 12}
 @pytest.fixture(scope="module")
 def guide():
     """The guide's names; it has run to its end then."""
-    return runpy.run_path(str(GUIDES / "custom_training_loop.py"))
+    return runpy.run_path(str(GUIDES / "your_own_training_loop.py"))
 
 
 def test_the_guide_ends_as_fit_does(guide, capsys):

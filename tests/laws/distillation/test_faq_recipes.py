@@ -1,4 +1,4 @@
-"""The recipes of `docs/faq.md` run as they stand there, and leave narrow presets."""
+"""The recipes of `docs/checkpoint.md` run as they are, and leave narrow presets."""
 
 import keras
 import keras_hub
@@ -11,15 +11,15 @@ from tests.support.helpers import to_numpy
 from tests.support.hub_models import batch, tiny_lm
 
 RECIPES = {
-    "Can I recover a shrunk model without labels": 1,
-    "What recovers a pruned checkpoint best": 2,
+    "Recover without labels": 1,
+    "What recovers a pruned checkpoint best?": 2,
 }
 
 
 def codes(question):
-    """The pieces of code of an answer."""
-    page = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
-    section = page.split(f"### {question}?")[1].split("\n### ")[0]
+    """The pieces of code of a section."""
+    page = (ROOT / "docs" / "checkpoint.md").read_text(encoding="utf-8")
+    section = page.split(f"## {question}\n")[1].split("\n## ")[0]
     blocks = [b for b in section.split("\n\n") if b.startswith("    ")]
     return ["\n".join(line[4:] for line in b.splitlines()) for b in blocks]
 

@@ -28,7 +28,7 @@ def parameters(width, features=8, blocks=2):
 @pytest.mark.parametrize(
     "per_parameter, situation, per_step, share",
     [
-        # docs/recommended_settings.md, columns (b) to (d); two runs of (c).
+        # docs/settings.md, columns (b) to (d); two runs of (c).
         (4.4, "many", 2048, 1 / 3),
         (0.99, "few", 1024, 1 / 4),
         (0.25, "few", 1024, 1 / 4),

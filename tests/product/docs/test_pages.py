@@ -1,5 +1,6 @@
 """What the pages say: their code runs, their links lead somewhere."""
 
+import importlib
 import importlib.util
 import pathlib
 import re
@@ -12,9 +13,11 @@ import keras
 import numpy as np
 
 import keras_idea as ki
+from docs.building import llms
 from keras_idea.lm.cli import main
 from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
 from keras_idea.lm.runs.config import parse_config
+from tests.pure.test_face import PACKAGES
 from tests.support import ROOT
 from tests.support.hub_models import tiny_lm
 
@@ -25,7 +28,7 @@ PAGES = [
     *ROOT.glob("benchmarks/**/*.md"),
 ]
 BLOCK = re.compile(r"^ *```python\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
-LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
 
 
 def test_the_readme_s_code_runs(tmp_path, monkeypatch, capsys):
@@ -62,15 +65,83 @@ def test_the_layer_that_the_readme_names_shows_its_pruning_state():
         assert hasattr(layer, name), name
 
 
+def run_page(name):
+    """Runs the code of a page; returns its names."""
+    names: dict = {}
+    for block in BLOCK.findall((ROOT / f"docs/{name}.md").read_text()):
+        exec(block, names)
+    return names
+
+
+def test_any_keras_model(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run_page("any_keras_model")
+    printed = capsys.readouterr().out
+    page = (ROOT / "docs/any_keras_model.md").read_text()
+    explained = re.search(r"```text\n(block/.*?)```", page, re.DOTALL)[1]
+    assert printed.startswith(explained)
+    assert "FFN width 64 to 16, 4,686 to 3,102 parameters" in printed
+    # The process that loads the file needs the block, and nothing of this package.
+    with zipfile.ZipFile(tmp_path / "narrow.keras") as file:
+        assert b"keras_idea" not in file.read("config.json")
+    narrow = keras.models.load_model("narrow.keras")
+    assert [layer.units for layer in narrow.get_layer("block").ffn.layers] == [16, 16]
+    assert narrow.get_layer("block").get_config()["ff_dim"] == 16
+    assert narrow.evaluate(names["texts"], names["labels"], verbose=0) < 0.1
+    widths = {"small": [16, 5], "full": [64, 20]}
+    for name, expected in widths.items():
+        model = keras.models.load_model(f"{name}.keras")
+        assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == expected
+
+
+def test_families(tmp_path, monkeypatch):
+    """A stock model, narrow, in a preset that KerasHub loads."""
+    import keras_hub
+
+    monkeypatch.chdir(tmp_path)
+    lm = run_page("families")["lm"]
+    loaded = keras_hub.models.Backbone.from_preset("narrow_preset")
+    assert type(loaded) is keras_hub.models.Llama3Backbone
+    assert loaded.intermediate_dim == 48
+    ids = {name: np.ones((1, 8), "int32") for name in ("token_ids", "padding_mask")}
+    expected = lm.backbone.predict(ids, verbose=0)
+    np.testing.assert_allclose(loaded.predict(ids, verbose=0), expected, atol=1e-5)
+
+
 def test_no_other_page_has_code_that_no_test_runs():
-    """Code lies in guides and examples, which run; a page of words points there."""
+    """Code is in guides and examples, which run; other pages point there."""
     holding = {str(p.relative_to(ROOT)) for p in PAGES if BLOCK.search(p.read_text())}
-    assert holding == {"README.md"}
+    assert holding == {"README.md", "docs/any_keras_model.md", "docs/families.md"}
 
 
-def test_the_run_files_of_the_command_line_s_page_are_some():
-    page = (ROOT / "docs/command_line.md").read_text()
-    found = re.findall(r"\n\n((?:    .*\n|\n)*    \[model\]\n(?:    .*\n|\n)*)", page)
+def test_the_pages_stay_short():
+    """Put a new fact into a page that exists, in place of an older one."""
+    docs = ROOT / "docs"
+    texts = [
+        *docs.glob("*.md"),
+        *docs.glob("guides/*.py"),
+        docs / "guides/outputs.json",
+    ]
+    assert sum(path.stat().st_size for path in texts) <= 200_000
+    pictures = {path.name for path in docs.glob("*.png")}
+    pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert pictures == {name for name in pictures if f"{name})" in pages}
+
+
+def test_llms_txt_is_of_today():
+    """After a change: python -m docs.building.llms."""
+    text = llms.PAGE.read_text(encoding="utf-8")
+    assert text == llms.llms_text()
+    for package in PACKAGES:
+        module = importlib.import_module(".".join(["keras_idea", package]).strip("."))
+        for name in module.__all__:
+            assert f"\n- `{name}" in text, f"{package}.{name}"
+
+
+def test_the_run_files_of_the_pages_are_some():
+    texts = [(ROOT / f"docs/{name}.md").read_text() for name in ("runs", "checkpoint")]
+    pattern = r"\n\n((?:    .*\n|\n)*    \[model\]\n(?:    .*\n|\n)*)"
+    found = [lines for text in texts for lines in re.findall(pattern, text)]
     config, chat = (parse_config(textwrap.dedent(lines)) for lines in found)
     assert chat.chat.given and chat.model.preset and not chat.budget.enlarge_steps
     assert config.model.hub == "llama3" and config.model.target_dim == 192
@@ -78,12 +149,25 @@ def test_the_run_files_of_the_command_line_s_page_are_some():
 
 
 def test_links_lead_somewhere():
-    for page in PAGES:
-        for target in LINK.findall(page.read_text()):
-            if "://" not in target:
-                path = page.parent / target
-                made = {ROOT / "docs/support.md"}  # by `make docs`
-                assert path.exists() or path in made, f"{page.name}: {target}"
+    guides = [*ROOT.glob("docs/guides/*.py")]
+    for page in [*PAGES, *guides, ROOT / "llms.txt"]:
+        text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+        for target, anchor in LINK.findall(text):
+            if "://" in target:
+                continue
+            path = page.parent / target if target else page
+            if page in guides and path.suffix == ".md" and path.parent == page.parent:
+                path = path.with_suffix(".py")  # as a page, it links to pages
+            assert path.exists(), f"{page.name}: {target}"
+            if anchor and path.suffix == ".md":
+                assert anchor in anchors(path), f"{page.name}: {target}#{anchor}"
+
+
+def anchors(page):
+    """What a link may name: the headings, as the site's toc writes them."""
+    heads = re.findall("^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    plain = [re.sub(r"[^\w\s-]", "", head).strip().lower() for head in heads]
+    return {re.sub("[ -]+", "-", head) for head in plain}
 
 
 def test_an_example_ends_as_it_says(capsys):

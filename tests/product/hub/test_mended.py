@@ -1,7 +1,7 @@
 """What KerasHub loses of released models, and this package mends: it still loses it.
 
 A test that fails here says that a newer KerasHub does it itself: delete the rule, and
-correct the table in docs/released_checkpoints.md.
+correct the table in docs/checkpoint.md.
 """
 
 import dataclasses

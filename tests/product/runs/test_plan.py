@@ -117,11 +117,11 @@ def test_it_prints_and_leaves_nothing(in_folder, capsys):
     budget = f"{12 * 64 / 11_088:.3g} tokens per parameter of the narrow model"
     words = " ".join(printed.split())
     assert f"{budget}. FFNs enlarged 4×." in words
-    assert "When pruning pays: docs/when_does_it_pay.md" in words
-    assert (ROOT / "docs/when_does_it_pay.md").is_file()
+    assert "When pruning pays: docs/costs_and_benefits.md" in words
+    assert (ROOT / "docs/costs_and_benefits.md").is_file()
     assert "Advice: enlarge at most 2×" in words and "This run enlarges 4×." in words
     assert "Advice: from 90" not in words  # it is a short run
-    assert (ROOT / "docs/recommended_settings.md").is_file()
+    assert (ROOT / "docs/settings.md").is_file()
     assert "26,000" not in printed  # no comparison with models of another size
     assert sorted(in_folder.iterdir()) == before
 

@@ -17,7 +17,7 @@ def advice(planned: RunPlan) -> list[str]:
     lines_of = _of_a_checkpoint if planned.of_checkpoint else _from_nothing
     lines = lines_of(planned)
     if lines:
-        lines.append("The evidence: docs/recommended_settings.md")
+        lines.append("The evidence: docs/settings.md")
     return lines
 
 
@@ -122,8 +122,9 @@ def _pays(planned: RunPlan) -> str:
     )
     return (
         f"{planned.tokens_per_parameter:,.3g} tokens per parameter of the narrow model."
-        f" {widths}\n"
-        "When pruning pays: docs/when_does_it_pay.md"
+        f" {widths}
+"
+        "When pruning pays: docs/costs_and_benefits.md"
     )
 
 

@@ -74,6 +74,6 @@ def next_steps(wanted: Wanted) -> str:
     )
     lines += [
         f"To recover what it lost, train it {how}:",
-        '  docs/faq.md, "What recovers a pruned checkpoint best?"',
+        '  docs/checkpoint.md, "What recovers a pruned checkpoint best?"',
     ]
     return "\n".join(lines)

@@ -1,5 +1,5 @@
 """
-Title: Prune your own model with `PrunableGatedFFN`
+Title: Use a layer that shows its pruning state
 Author: the keras-idea authors
 Date created: 2026/11/23
 Last modified: 2026/11/26
@@ -13,8 +13,8 @@ Accelerator: None
 You train a wide model and prune it in the middle of `fit`. You use `PrunableGatedFFN`,
 a gated feed-forward network (FFN) that shows its `mask`, `scores` and `width`.
 
-You need only a backend. If your model has `Dense` layers, start with [Prune
-any Keras model](any_keras_model.md): they are pruned in the same way.
+You need only a backend. If your model has `Dense` layers, start with [Prune any Keras
+model](../any_keras_model.md): they are pruned in the same way.
 """
 
 import os
@@ -127,31 +127,18 @@ print("greatest difference of a logit:", difference.max())
 ## Good to know
 
 - `begin_step` and `prune_steps` are optimizer steps, counted as `optimizer.iterations`.
-  An epoch has `ceil(len(x) / batch_size)` steps.
-- A second `fit` with the same optimizer continues the count. Add
-  `int(model.optimizer.iterations)` to `begin_step`, or compile again. Pruning must end
-  within the `fit` in which it begins, unless a callback stops that `fit`.
+  A second `fit` with the same optimizer continues the count. Pruning must end within
+  the `fit` in which it begins, unless a callback stops that `fit`.
 - The run stops with an error if something else trains the model, or if no gradient
   reaches an FFN.
-- `ki.explain(model)` shows every FFN that will be pruned. The callback prunes all of
-  them, including `Dense` FFNs. To choose some, pass `groups`.
-- `compact="progressive"` narrows the model several times during pruning. It pays if
-  steps take long compared with a compilation.
-- `method=ki.methods.Sensitivity(ema_decay=..., row_reduce=..., matrix_reduce=...)` sets
-  how importance is measured.
-- `validation_data`, metrics, clipped gradients and other callbacks work as usual. For a
-  classifier see examples/prune_in_fit.py.
-- `EarlyStopping` may stop before pruning begins or ends. Set its `start_from_epoch`.
-- Instead of `target_dim`, you can pass a budget: `target_parameters`, `target_bytes` or
-  `target_flops`.
-
-In our measurements, a second warm-up of the learning rate when pruning begins was
-better in short runs. It was also better in long runs that prune more than half of the
-neurons. For this, use `ki.StagedSchedule([(whole, begin), (again, rest)])` with two
-schedules and their steps.
+- `ki.explain(model)` shows every FFN that will be pruned, including `Dense` FFNs. To
+  choose some, pass `groups`.
+- [Targets, methods and `compact`](../any_keras_model.md#targets-and-methods) are the
+  same for every layer. For a second warm-up of the learning rate, use
+  `ki.StagedSchedule([(whole, begin), (again, rest)])`.
 
 ## Next steps
 
-- [Write your own pruning method](a_method_of_your_own.md).
-- [Prune in your own training loop](custom_training_loop.md).
+- [Write your own pruning method](your_own_method.md).
+- [Prune in your own training loop](your_own_training_loop.md).
 """

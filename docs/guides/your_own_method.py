@@ -157,5 +157,5 @@ for method in ("random", "magnitude", NeuronTaylor(), "sensitivity", "activation
 
 ## Next steps
 
-- [Prune in your own training loop](custom_training_loop.md).
+- [Prune in your own training loop](your_own_training_loop.md).
 """
