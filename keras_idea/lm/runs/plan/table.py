@@ -122,8 +122,7 @@ def _pays(planned: RunPlan) -> str:
     )
     return (
         f"{planned.tokens_per_parameter:,.3g} tokens per parameter of the narrow model."
-        f" {widths}
-"
+        f" {widths}\n"
         "When pruning pays: docs/costs_and_benefits.md"
     )
 
