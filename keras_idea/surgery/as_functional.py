@@ -242,7 +242,13 @@ def _again(call: Call, copies: _Copies, made: dict[int, keras.KerasTensor]) -> N
         named |= masks
         if named.get("training") is None:
             named.pop("training", None)
-    outputs = tensors_in(operation(*args, **named))
+    try:
+        outputs = tensors_in(operation(*args, **named))
+    except Exception as error:  # on torch, of a layer that returns None
+        raise ArgumentError(
+            f"The copy of '{operation.name}' cannot be called on symbolic tensors "
+            f"({what_was_raised(error)}). {_CURE}"
+        ) from error
     made.update(zip(map(id, call.outputs), outputs, strict=True))
 
 
@@ -274,7 +280,8 @@ def _check_same(model: keras.Model, copy: keras.Model) -> None:
 
 
 def _outputs(model: keras.Model, example: Any) -> list[np.ndarray]:
-    outputs = [*keras.tree.flatten(model(example, training=False)), *model.losses]
+    outputs = keras.tree.flatten(model(example, training=False))
+    outputs.append(keras.ops.convert_to_tensor(sum(model.losses)))  # in any order
     return [keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in outputs]
 
 

@@ -188,19 +188,20 @@ def test_masks_are_handed_on(how, tmp_path):
     np.testing.assert_allclose(to_numpy(loaded(ids)), expected, rtol=1e-5, atol=1e-6)
 
 
-class Forgetful(layers.Layer):
-    """Its config makes one that minds no padding."""
-
-    def __init__(self, padding=0.0, **kwargs):
-        super().__init__(**kwargs)
-        self.padding = padding
-        self.scale = self.add_weight(shape=(2,), initializer="ones")
+class Padding(layers.Layer):
+    """The file of it makes a layer that minds no padding."""
 
     def call(self, x):
-        return keras.ops.where(x == self.padding, 3.0, x * self.scale)
+        return keras.ops.where(x == 0.0, 3.0, x)
 
-    def get_config(self):
-        return {**super().get_config(), "padding": -1.0}
+    @classmethod
+    def from_config(cls, config):
+        return NoPadding.from_config(config)
+
+
+class NoPadding(layers.Layer):
+    def call(self, x):
+        return x + 0.0
 
 
 class Penalized(layers.Layer):
@@ -256,10 +257,10 @@ REFUSED = {
         "Strange 'strange' has no config",
     ),
     "another number of padding": (
-        lambda: of((5, 5, 2), Forgetful(), layers.Conv2D(2, 1)),
+        lambda: of((5, 5, 2), Padding(), layers.Conv2D(2, 1)),
         "gives other outputs",
     ),
-    "a loss": (penalized, "outputs or losses"),
+    "a loss": (penalized, "outputs or losses|copy of 'penalized'"),
     "not built": (lambda: keras.Sequential([layers.Dense(2)]), "must be a built"),
     "a layer": (lambda: layers.Dense(2), "must be a built"),
 }
