@@ -147,10 +147,6 @@ _OWN = "ffn_0 16 neurons, ffn_1 12 neurons; head output"
 _HALF = (8, 6)
 
 
-def _dense(name, make, says, kept, optimizer=_sgd, **arguments):
-    return Case(name, make, says, kept, optimizer, **arguments)
-
-
 def _two(name, optimizer=_sgd, **arguments):
     """Two gated FFNs, which another row explains."""
     given = {"make": m.biased, "kept": _HALF, "without": "explains", **arguments}
@@ -182,8 +178,8 @@ _T5 = "transformer_%scoder_layer_%d 24 neurons"
 
 CASES = [
     # Dense layers.
-    _dense("mlp", m.mlp, _UP, (6,), also="algorithm"),
-    _dense(
+    Case("mlp", m.mlp, _UP, (6,), also="algorithm"),
+    Case(
         "chain of neurons",
         m.chain,
         "a 12 neurons, b 10 neurons; out <output",
@@ -192,17 +188,17 @@ CASES = [
         also="algorithm",
     ),
     _two("gated", _adamw, without="", also="algorithm resumes elastic"),
-    _dense("ungated", m.ungated, _TWO, _HALF, also="algorithm"),
-    _dense("einsum", m.einsum, _UP, (6,), daily=TORCH),
-    _dense("batch norm", m.batch_norm, _UP, (6,), also="algorithm"),
-    _dense(
+    Case("ungated", m.ungated, _TWO, _HALF, also="algorithm"),
+    Case("einsum", m.einsum, _UP, (6,), daily=TORCH),
+    Case("batch norm", m.batch_norm, _UP, (6,), also="algorithm"),
+    Case(
         "called twice",
         m.called_twice,
         "up 12 neurons; down <input, out output",
         (6,),
         also="algorithm",
     ),
-    _dense(
+    Case(
         "over time",
         m.over_time,
         "ffn/dense 12 neurons, ffn/dense_1 8 neurons; out <output",
@@ -214,33 +210,33 @@ CASES = [
         kept=(6,),
         prune=lambda: {"groups": lambda group: group.name != "ffn_0_up"},
     ),
-    _dense(
+    Case(
         "frozen beside", m.frozen_beside, "up 12 neurons; first norm, out <output", (6,)
     ),
-    _dense(
+    Case(
         "nested",
         m.nested,
         "up 12 neurons, down 8 neurons, sequential 10 neurons; *out <output",
         (6, 4, 5),
     ),
-    _dense(
+    Case(
         "two towers",
         m.two_towers,
         "one_up 12 neurons, other_up 12 neurons; *_down <Dot",
         (6, 6),
         daily=TORCH,
     ),
-    _dense(
+    Case(
         "two outputs", m.two_outputs, "up 12 neurons; ? <output", (6,), also="algorithm"
     ),
-    _dense(
+    Case(
         "blocks with a config",
         m.in_blocks,
         "one 12 neurons, two 16 neurons; *dense* <LayerNormalization, out output",
         (6, 8),
         also="resumes",
     ),
-    _dense(
+    Case(
         "a list of blocks",
         _2(m.undropped, users.blocks_in_a_list),
         "stack/block/sequential 12 neurons, stack/gated 12 neurons, "
@@ -251,7 +247,7 @@ CASES = [
         (6, 6, 6),
         without="loads",
     ),
-    _dense(
+    Case(
         "text classifier",
         _2(m.undropped, users.text_classifier),
         "block/sequential 12 neurons, dense_2 10 neurons, "
@@ -261,7 +257,7 @@ CASES = [
         without="loads",
         daily=TORCH,
     ),
-    _dense(
+    Case(
         "miniature GPT",
         _2(m.undropped, users.miniature_gpt),
         "gpt_block/sequential 12 neurons, "
@@ -271,7 +267,7 @@ CASES = [
         without="loads",
         daily=TORCH,
     ),
-    _dense(
+    Case(
         "vision transformer",
         _2(m.undropped, users.vision_transformer),
         "dense 12 neurons, dense_2 12 neurons, dense_4 10 neurons, "
@@ -281,18 +277,16 @@ CASES = [
         (6, 6, 5),
         daily=TORCH,
     ),
-    _dense(
-        "LoRA beside", m.lora_beside, "up 12 neurons; beside LoRA, out <output", (6,)
-    ),
-    _dense("regularized", _2(m.mlp, kernel_regularizer="l2"), _UP, (6,), daily=TORCH),
-    _dense(
+    Case("LoRA beside", m.lora_beside, "up 12 neurons; beside LoRA, out <output", (6,)),
+    Case("regularized", _2(m.mlp, kernel_regularizer="l2"), _UP, (6,), daily=TORCH),
+    Case(
         "sigmoid, clipped by the global norm",
         _2(m.mlp, activation="sigmoid"),
         _UP,
         (6,),
         lambda: o.Adam(0.01, global_clipnorm=0.1),
     ),
-    _dense(
+    Case(
         "a custom train step",
         m.own_step,
         "ffn_up 16 neurons; ffn_down <input, head output",
@@ -300,10 +294,10 @@ CASES = [
         without="loads",
     ),
     # This package's layers.
-    _dense("own gated", m.own_gated, _OWN, _HALF, also="algorithm resumes"),
-    _dense("own ungated", m.own_ungated, _OWN, _HALF, also="elastic"),
-    _dense("own plain", m.own_plain, _OWN, _HALF, daily=TORCH),
-    _dense(
+    Case("own gated", m.own_gated, _OWN, _HALF, also="algorithm resumes"),
+    Case("own ungated", m.own_ungated, _OWN, _HALF, also="elastic"),
+    Case("own plain", m.own_plain, _OWN, _HALF, daily=TORCH),
+    Case(
         "own in a subclass",
         m.own_subclass,
         "subclassed/prunable_gated_ffn 16 neurons, "
@@ -390,7 +384,7 @@ CASES = [
         daily=TORCH,
     ),
     # Heads.
-    _dense(
+    Case(
         "heads",
         m.heads,
         "grouped_up 12 neurons, single_up 12 neurons, grouped 4 key/value heads, "
@@ -398,7 +392,7 @@ CASES = [
         (2, 2),
         targets={"kv_groups": 0.5},
     ),
-    _dense(
+    Case(
         "heads and neurons",
         _2(m.heads, ["grouped"]),
         "grouped_up 12 neurons, grouped 4 key/value heads; "
@@ -409,7 +403,7 @@ CASES = [
         also="algorithm resumes",
     ),
     # Channels.
-    _dense(
+    Case(
         "channels",
         m.normed_channels,
         "first 8 channels, second 6 channels; out <output",
