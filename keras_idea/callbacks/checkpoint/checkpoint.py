@@ -7,7 +7,7 @@ import os
 import random
 import sys
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import keras
 import numpy as np
@@ -130,9 +130,10 @@ class Checkpoint(keras.callbacks.Callback):
 
     Call `restore(model)` before `fit`, in every run. A folder with checkpoints that
     were not restored raises an error when `fit` begins. The next `fit` begins at the
-    restored epoch, with a warning if its `initial_epoch` is lower. Later calls of `fit`
-    with the same object add to the same folder, but `restore` returns the epochs of the
-    last one only. Give each stage of a run its own `Checkpoint` and folder.
+    restored epoch, with a warning if its `initial_epoch` is lower. (If the model was
+    compiled again, it begins a new stage.) Later calls of `fit` with the same object
+    add to the same folder, but `restore` returns the epochs of the last one only. Give
+    each stage of a run its own `Checkpoint` and folder.
 
     A checkpoint that cannot be written stops the run with a `DiskError`, as does a disk
     with too little room when training begins. The earlier checkpoints stay intact.
@@ -198,7 +199,8 @@ class Checkpoint(keras.callbacks.Callback):
         self._files = CheckpointFiles(folder, keep)
         # The names of checkpoints that this object has written or restored.
         self._known_names: set[str] = set()
-        self._done = 0  # the epochs that were restored, until `fit` begins
+        # The epochs that were restored, and for which optimizer, until `fit` begins.
+        self._done: tuple[int, Any] = (0, None)
         # The batches of the epoch so far, and whether `fit` ended after one of them.
         self._batches, self._stopped = 0, False
         # To be put back when `fit` begins, and at the next batch.
@@ -235,8 +237,8 @@ class Checkpoint(keras.callbacks.Callback):
         self._random_state = arrays_below("random/", saved)
         set_random_state(self._random_state)
         self._known_names = set(names)
-        self._done = saved.facts["epochs"]
-        return self._done
+        self._done = saved.facts["epochs"], model.optimizer
+        return saved.facts["epochs"]
 
     @property
     def _epochs(self) -> int | None:
@@ -250,7 +252,9 @@ class Checkpoint(keras.callbacks.Callback):
         self._check_folder()
         with writing("The folder of the checkpoints", self._files.folder, _CURE):
             processes.from_first(self._files.prepare)
-        done, self._done = self._done, 0
+        (done, optimizer), self._done = self._done, (0, None)
+        if optimizer is not self.model.optimizer:
+            done = 0  # compiled since: the stage that begins is a new one
         if fit_under_way() and initial_epoch() < done:
             warn_user(
                 f"The restored run has {plural(done, 'epoch')} done, so this `fit` "
