@@ -39,7 +39,7 @@ def llms_text() -> str:
     for module in [*MODULES, *(f"keras_idea.{package}" for package in _MORE)]:
         public = importlib.import_module(module)
         known = set() if module in MODULES else set(keras_idea.__all__)
-        names = sorted({*public.__all__} - known, key=str.lower)
+        names = sorted(sorted({*public.__all__} - known), key=str.lower)
         lines += ["", f"## {module}", ""]
         lines += [_line(name, getattr(public, name)) for name in names]
     return "\n".join(lines) + "\n"
