@@ -133,7 +133,7 @@ MUTATIONS = (
     Mutation(
         "averages bring pruned neurons back",
         _PRUNER,
-        "zero_rows(track.ffn.cuts(), state.mask.value)",
+        "zero_rows(ffn.cuts(), state.mask.value)",
         "pass",
         "laws",
     ),

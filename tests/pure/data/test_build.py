@@ -161,9 +161,10 @@ class TestRefused:
             return BYTES.encode_batch(texts)
 
         failing = dataclasses.replace(BYTES, encode_batch=encode_batch)
+        threads = threading.active_count()  # earlier tests may have left some
         with pytest.raises(RuntimeError, match="out of order"):
             build_cache(source, failing, folder)
-        assert list(folder.iterdir()) == [] and threading.active_count() < 9
+        assert list(folder.iterdir()) == [] and threading.active_count() <= threads
 
     @pytest.mark.parametrize(
         "options, match",
