@@ -1,0 +1,64 @@
+"""How many lines of Python a folder may have: whoever adds some makes room for them.
+
+To raise a limit, change it in a commit of its own, which says why.
+"""
+
+import pytest
+
+from tests.support import ROOT
+
+LIMITS = {
+    "keras_idea/callbacks": 4_560,
+    "keras_idea/distillation": 370,
+    "keras_idea/elastic": 1_380,
+    "keras_idea/finding": 1_430,
+    "keras_idea/functional": 1_600,
+    "keras_idea/groups": 2_860,
+    "keras_idea/hub": 3_840,
+    "keras_idea/keras_private": 2_930,
+    "keras_idea/layers": 800,
+    "keras_idea/lm/data": 3_830,
+    "keras_idea/lm/distribution": 260,
+    "keras_idea/lm/evaluation": 860,
+    "keras_idea/lm/export": 3_340,
+    "keras_idea/lm/report": 1_140,
+    "keras_idea/lm/runs": 7_170,
+    "keras_idea/methods": 1_900,
+    "keras_idea/models": 1_010,
+    "keras_idea/schedules": 410,
+    "keras_idea/settings": 690,
+    "keras_idea/shapes": 1_840,
+    "keras_idea/step": 1_140,
+    "keras_idea/surgery": 2_950,
+    "tests/backend": 1_660,
+    "tests/laws": 20_900,
+    "tests/product": 11_810,
+    "tests/pure": 6_100,
+    "tests/support": 6_320,
+    "keras_idea_cli": 1_230,
+    "browser_tests": 450,
+    "benchmarks": 5_440,
+}
+
+
+def lines_of(folder):
+    return sum(
+        path.read_bytes().count(b"\n")
+        for path in (ROOT / folder).rglob("*.py")
+        if "__pycache__" not in path.parts
+    )
+
+
+@pytest.mark.parametrize("folder", LIMITS)
+def test_no_folder_has_more_lines_than_its_limit(folder):
+    assert 0 < lines_of(folder) <= LIMITS[folder]
+
+
+def test_every_folder_has_a_limit():
+    packages = ("keras_idea", "keras_idea/lm", "tests")
+    inside = {
+        path.parent.relative_to(ROOT).as_posix()
+        for package in packages
+        for path in (ROOT / package).glob("*/__init__.py")
+    }
+    assert inside - {"keras_idea/lm"} <= set(LIMITS)
