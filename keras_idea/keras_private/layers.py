@@ -258,13 +258,8 @@ def _framework_attributes(kind: type) -> frozenset[str]:
     # Of jax the values in a step of `train_on_batch`, of variables that a copy lacks.
     later |= {"_compile_config", "_compiled_trainable_state", "_jax_state"}
     # Of a built layer on torch; of a task of KerasHub's that has generated.
-    return (
-        frozenset(vars(layer))
-        | later
-        | {
-            *("_torch_params", "generate_function", "_functional_layer_ids"),
-        }
-    )
+    later |= {"_torch_params", "generate_function", "_functional_layer_ids"}
+    return frozenset(vars(layer)) | later
 
 
 def unlocked(
