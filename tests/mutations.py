@@ -225,7 +225,7 @@ def recorded():
     executed = {}
     for file in data.measured_files():
         # A process that a test starts says its phase, too.
-        executed[file] = {
+        executed[os.path.relpath(ROOT / file, ROOT)] = {
             line: {name.split(" (")[0] for name in names} & set(seconds)
             for line, names in data.contexts_by_lineno(file).items()
         }
