@@ -362,6 +362,9 @@ def _test(tests, report):
     with open(os.devnull, "w") as nothing:
         os.dup2(nothing.fileno(), 1)
         os.dup2(nothing.fileno(), 2)
+    # The copy has modules of the same names.
+    for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
+        del sys.modules[name]
     try:
         files = sorted({name.split("::")[0] for name in tests})
         options = ["--tb=no", "-p", "no:cacheprovider", *files]
