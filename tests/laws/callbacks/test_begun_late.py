@@ -48,18 +48,6 @@ def test_it_prunes_all_the_same(compact, span, data):
         np.testing.assert_allclose(to_numpy(one), to_numpy(other), atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:begin_step=")
-def test_a_method_that_decides_once(data):
-    model, logs = trained_twice(data, "end", 0, 4, method="random")
-    assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [4, 4]
-    assert logs["width"][-1] == 4
-
-
-def test_it_is_told(data):
-    with pytest.warns(UserWarning, match=r"lies before this run's first step \(8\)"):
-        trained_twice(data, "end", 0, 4)
-
-
 def test_what_was_not_pruned_ends_the_run():
     """The steps went by, and no mask was made."""
     model = residual_model()

@@ -58,62 +58,6 @@ def test_callbacks_that_do_not_restore_are_not(data, tmp_path):
     model.fit(*data, epochs=2, callbacks=[restore, prune], **FIT)
 
 
-@pytest.mark.parametrize(
-    "begin, steps, epoch, first, micro, compact, prune_first",
-    [
-        (2, 5, 0, 0, 1, "end", True),
-        (2, 6, 1, 0, 1, "end", False),
-        (2, 6, 1, 0, 1, "progressive", True),
-        (4, 9, 1, 0, 1, "off", False),
-        (4, 9, 4, 3, 1, "end", True),
-        (2, 6, 2, 0, 2, "end", False),
-    ],
-)
-def test_the_best_weights_may_be_restored_once_pruning_is_done(
-    begin, steps, epoch, first, micro, compact, prune_first, data
-):
-    """From the first epoch that has a batch after it: one earlier is rejected."""
-    best = {}
-
-    class Best(keras.callbacks.Callback):
-        """What is to be restored: the loss only rises, so the first that counts."""
-
-        def on_epoch_end(self, at, logs=None):
-            logs["rises"] = float(at)
-            if at == epoch:
-                best.update(
-                    {v.path: to_numpy(v) for v in self.model.trainable_variables}
-                )
-
-    def fit(start_from_epoch):
-        model = model_of(ki.PrunableGatedFFN)
-        accumulate = {"gradient_accumulation_steps": micro} if micro > 1 else {}
-        model.compile(keras.optimizers.SGD(LEARNING_RATE, **accumulate), "mse")
-        stop = keras.callbacks.EarlyStopping(
-            "rises",
-            patience=2,
-            mode="min",
-            restore_best_weights=True,
-            start_from_epoch=start_from_epoch,
-        )
-        prune = ki.IdeaPruneCallback(TARGET, begin, steps, compact=compact)
-        callbacks = [prune, Best(), stop] if prune_first else [Best(), stop, prune]
-        span = {"initial_epoch": first, "epochs": epoch + 4}
-        model.fit(*data, callbacks=callbacks, **span, **FIT)
-        return model
-
-    if epoch > first:
-        with pytest.raises(ValueError, match=f"Set start_from_epoch={epoch}"):
-            fit(epoch - 1)
-        best.clear()
-    model = fit(epoch)
-    (ffn,) = ki.find_ffns(model)
-    assert ffn.width == TARGET
-    assert ffn.hidden_dim == (16 if compact == "off" else TARGET)
-    for variable in model.trainable_variables:
-        np.testing.assert_array_equal(to_numpy(variable), best[variable.path])
-
-
 @pytest.mark.parametrize("compact", ["end", "progressive", "off"])
 @pytest.mark.parametrize("prune_first", [True, False])
 def test_wide_weights_that_are_kept_end_the_run(prune_first, compact, data):
@@ -136,29 +80,6 @@ def test_wide_weights_that_are_kept_end_the_run(prune_first, compact, data):
     assert "apply" not in vars(inner)
 
 
-def test_a_fit_of_ones_own_may_have_no_initial_epoch(data):
-    class Own(keras.Model):
-        def fit(self, x, y, callbacks, initial_epoch=None):
-            callbacks = keras.callbacks.CallbackList(
-                callbacks, model=self, epochs=1, steps=8, verbose=0
-            )
-            callbacks.on_train_begin()
-            callbacks.on_epoch_begin(0)
-            for batch in range(8):
-                callbacks.on_train_batch_begin(batch)
-                rows = slice(8 * batch, 8 * batch + 8)
-                self.train_on_batch(x[rows], y[rows])
-                callbacks.on_train_batch_end(batch)
-            callbacks.on_epoch_end(0)
-            callbacks.on_train_end()
-
-    plain = model_of(ki.PrunableGatedFFN)
-    model = Own(plain.inputs, plain.outputs)
-    model.compile("sgd", "mse")
-    model.fit(*data, [ki.IdeaPruneCallback(TARGET, 2, 6)])
-    assert ki.find_ffns(model)[0].hidden_dim == TARGET
-
-
 @pytest.mark.parametrize(
     "copied", [copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))]
 )
@@ -173,25 +94,6 @@ def test_a_callback_is_copied_after_a_fit(copied, data):
         prune = copied(prune)
         kept = {k: v for k, v in vars(prune).items() if isinstance(v, (int, str))}
         assert {k: kept[k] for k in kept} == {k: settings[k] for k in kept}
-
-
-@pytest.mark.parametrize("first", [True, False], ids=["before", "behind"])
-def test_the_learning_rate_of_another_callback_is_told(first, data):
-    told = []
-
-    class Tell(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            told.append(logs["learning_rate"])
-
-    model = model_of(ki.PrunableGatedFFN)
-    model.compile(keras.optimizers.SGD(0.5), "mse")
-    rates = [0.1, 0.02, 0.003]
-    setter = keras.callbacks.LearningRateScheduler(lambda epoch, _: rates[epoch])
-    prune = ki.IdeaPruneCallback(TARGET, 2, 6)
-    callbacks = [setter, prune] if first else [prune, setter]
-    history = model.fit(*data, epochs=3, callbacks=[*callbacks, Tell()], **FIT).history
-    np.testing.assert_allclose(history["learning_rate"], rates, rtol=1e-6)
-    np.testing.assert_allclose(told, np.repeat(rates, 8), rtol=1e-6)
 
 
 class Fail(keras.callbacks.Callback):

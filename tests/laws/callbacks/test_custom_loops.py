@@ -21,14 +21,6 @@ def guide():
     return runpy.run_path(str(GUIDES / "your_own_training_loop.py"))
 
 
-def test_the_guide_ends_as_fit_does(guide, capsys):
-    for model in guide["models"]:
-        guide["compare"]("a loop", model)
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == 2 and all(float(line.split()[-1]) < 1e-5 for line in said)
-    assert [f.hidden_dim for f in ki.find_ffns(guide["models"][1])] == [16]
-
-
 def new_model():
     model = residual_model()
     set_random_weights(model)

@@ -70,18 +70,6 @@ def test_compaction_changes_no_loss(name, data):
     np.testing.assert_allclose(narrowed, masked, rtol=1e-4)
 
 
-def test_a_narrow_student_is_saved_with_its_distiller(data, tmp_path):
-    pair, _, _ = trained("sensitivity", data, run_eagerly=True)
-    pair.student.save(tmp_path / "student.keras")
-    loaded = keras.models.load_model(tmp_path / "student.keras")
-    assert [ffn.hidden_dim for ffn in ki.find_ffns(loaded)] == [4, 4]
-    np.testing.assert_allclose(
-        loaded.predict(data[0], verbose=0),
-        pair.student.predict(data[0], verbose=0),
-        atol=1e-6,
-    )
-
-
 def test_a_distiller_itself_is_not_compacted():
     with pytest.raises(ValueError, match=r"Distiller.*compact\(distiller.student\)"):
         ki.compact(distiller())

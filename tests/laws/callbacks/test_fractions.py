@@ -59,70 +59,6 @@ def test_a_run_goes_on_from_a_file(epoch, compact, refused, data, tmp_path):
         assert widths(loaded) == [8, 6]
 
 
-def test_a_masked_run_goes_on_from_a_file(data, tmp_path):
-    """With "off" the file is as wide as ever, and says who is pruned."""
-    model = made()
-    model.fit(*data, epochs=4, callbacks=[prune(compact="off")], **FIT)
-    model.save(tmp_path / "masked.keras")
-    loaded = keras.models.load_model(tmp_path / "masked.keras")
-    loaded.fit(*data, epochs=1, callbacks=[prune(compact="off")], **FIT)
-    assert [ffn.width for ffn in ki.find_ffns(loaded)] == [8, 6]
-
-
-@pytest.mark.parametrize("epoch", [2, 4])
-@pytest.mark.parametrize("compact", ["end", "progressive"])
-def test_layers_that_hold_the_width_go_on(epoch, compact, data, tmp_path):
-    make = ki.PrunableGatedFFN
-    loaded = killed_after(epoch, lambda: made(make), data, tmp_path, compact=compact)
-    again = [prune(compact=compact)]
-    loaded.fit(*data, initial_epoch=epoch, epochs=EPOCHS + 1, callbacks=again, **FIT)
-    assert widths(loaded) == [8, 6]
-
-
-@pytest.mark.parametrize("epochs", [2, 3, 4])
-@pytest.mark.parametrize("compact", ["end", "progressive"])
-def test_a_checkpoint_holds_the_width(epochs, compact, data, tmp_path):
-    for end in (epochs, EPOCHS + 1):
-        model, checkpoint = made(), ki.Checkpoint(tmp_path / "checkpoints")
-        done = checkpoint.restore(model)
-        callbacks = [prune(compact=compact), checkpoint]
-        if end == epochs:
-            callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=kill(end)))
-        try:
-            rest = {"initial_epoch": done, "epochs": EPOCHS + 1}
-            model.fit(*data, **rest, callbacks=callbacks, **FIT)
-        except InterruptedError:
-            continue
-    assert done == epochs and widths(model) == [8, 6]
-    assert [ffn.full_dim for ffn in ki.find_ffns(model)] == [16, 12]
-
-
-def kill(after):
-    def on_epoch_end(epoch, logs):
-        if epoch + 1 == after:
-            raise InterruptedError
-
-    return on_epoch_end
-
-
-@pytest.mark.parametrize(
-    "cure, expected",
-    [
-        ({"target": 6, "groups": lambda ffn: "0" in ffn.name}, [6, 6]),
-        ({"begin": 32}, [4, 3]),
-        ({"compile": True}, [4, 3]),
-    ],
-    ids=["a number", "a later begin", "a new optimizer"],
-)
-@pytest.mark.filterwarnings("ignore:begin_step=8 lies before")
-def test_what_the_message_says_does(cure, expected, data, tmp_path):
-    loaded = killed_after(4, made, data, tmp_path)
-    if cure.pop("compile", False):
-        loaded.compile(keras.optimizers.Adam(0.01), "mse")
-    loaded.fit(*data, epochs=4, callbacks=[prune(**cure)], **FIT)
-    assert widths(loaded) == expected
-
-
 def test_a_wide_model_that_was_trained_before(data):
     """It may be one that a run has left: what is meant is to be said."""
     model = made()
@@ -149,32 +85,3 @@ def test_a_compact_copy_counts_as_the_model_does(compact, ffn, data):
     with pytest.warns(UserWarning, match="Nothing is left to prune"):
         copy.fit(*data, epochs=4, callbacks=[prune()], **FIT)
     assert widths(copy) == [8, 6]
-
-
-KINDS = {
-    "heads": (4, {"targets": {"kv_groups": 0.5}}),
-    # Each keeps the same fraction of what it had.
-    "a budget over both": (
-        2,
-        {
-            "target_parameters": 520,
-            "kinds": ("neurons", "kv_groups"),
-            "compact": "progressive",
-        },
-    ),
-}
-
-
-@pytest.mark.parametrize("epoch, how", KINDS.values(), ids=KINDS.keys())
-def test_heads_too(epoch, how, data, tmp_path):
-    def fit(model):
-        model.fit(x, x[..., :2], epochs=4, callbacks=[prune(None, **how), save], **FIT)
-
-    x = data[0][..., :FEATURES]
-    model = two_attentions(["grouped"])
-    model.compile(keras.optimizers.Adam(0.01), "mse")
-    save = keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.keras")
-    fit(model)
-    assert ki.find_groups(model)[-1].hidden_dim == 2
-    with pytest.raises(ValueError, match="nothing says which that was"):
-        fit(keras.models.load_model(tmp_path / f"{epoch}.keras"))

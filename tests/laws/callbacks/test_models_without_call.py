@@ -176,13 +176,6 @@ def test_methods_that_run_the_model_on_data_say_that_they_cannot(x):
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [TARGET, TARGET]
 
 
-def test_two_calls_stop_a_method_that_measures_with_its_own_words(x):
-    """In the midst of `fit`: on jax the state that Keras puts back is the newest."""
-    model = compiled(MODELS["SimSiam"])
-    with pytest.raises(ki.KerasIdeaError, match="more than once|exactly once"):
-        fitted(model, x, method="learned_mask")
-
-
 class Looks(TrainedOnly):
     """A model in it computes with its width, or returns attention scores."""
 
@@ -219,61 +212,3 @@ def test_each_model_in_it_is_proved(x):
     prune = ki.IdeaPruneCallback(begin_step=1, prune_steps=2, targets={"kv_groups": 1})
     with pytest.raises(ki.KerasIdeaError, match="looked_at do not act each on its own"):
         model.fit(np.zeros((16, 4, 6), "float32"), callbacks=[prune], **FIT)
-
-
-@keras.saving.register_keras_serializable("keras_idea_tests")
-class Sized(AutoEncoder):
-    """A model that makes its parts of a number."""
-
-    def __init__(self, width=WIDTH, **kwargs):
-        TrainedOnly.__init__(self)
-        self.width = width
-        self.encoder, self.decoder = (
-            keras.Sequential(
-                [keras.Input((a,)), layers.Dense(width, "relu"), layers.Dense(b)]
-            )
-            for a, b in ((8, 4), (4, 8))
-        )
-
-    def get_config(self):
-        return {"width": self.width}
-
-
-def test_its_config_follows(x, tmp_path):
-    """So that a file of the whole, saved by Keras, can be read again."""
-    model = compiled(Sized)
-    fitted(model, x)
-    assert model.width == TARGET
-    model.save(tmp_path / "whole.keras")
-    loaded = keras.models.load_model(tmp_path / "whole.keras")
-    for one, other in zip(loaded.layers, model.layers, strict=True):
-        np.testing.assert_array_equal(answers(one), answers(other))
-
-
-def test_an_optimizer_is_asked_for(x):
-    model = AutoEncoder()
-    model.compile(optimizer=None)
-    with pytest.raises(ki.KerasIdeaError, match="is not compiled with an optimizer"):
-        fitted(model, x)
-
-
-def test_a_frozen_part_is_named(x):
-    """As a teacher would be, that is in no model's `call`."""
-
-    class Tutored(TrainedOnly):
-        def __init__(self):
-            super().__init__()
-            self.teacher, self.student = net(8, 8, "teacher"), net(8, 8, "student")
-            self.teacher.trainable = False
-
-        def loss_of(self, x):
-            return keras.ops.mean(keras.ops.square(self.teacher(x) - self.student(x)))
-
-    model = compiled(Tutored)
-    words = r"teacher: frozen.*groups=lambda ffn: ffn.name not in \['teacher'\]"
-    with pytest.raises(ki.KerasIdeaError, match=words):
-        fitted(model, x)
-    before = answers(model.teacher)
-    fitted(model, x, groups=lambda ffn: ffn.name not in ["teacher"])
-    np.testing.assert_array_equal(answers(model.teacher), before)
-    assert [f.hidden_dim for f in ki.find_ffns(model)] == [WIDTH, TARGET]

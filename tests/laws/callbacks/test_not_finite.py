@@ -120,17 +120,6 @@ def test_down_kernels_that_begin_as_zeros(data):
         assert mask.sum() == TARGET and mask[:TARGET].sum() < TARGET
 
 
-def test_a_run_whose_gradients_are_never_finite_is_stopped(data):
-    x, y = data
-    model = model_with(SkipsNaN(RATE))
-    prune = ki.IdeaPruneCallback(TARGET, 2, 4)
-    with pytest.raises(RuntimeError, match="No finite gradient has reached"):
-        model.fit(
-            x, np.full_like(y, np.nan), callbacks=[prune], verbose=0, batch_size=8
-        )
-    assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [16, 12]
-
-
 def test_scores_that_are_not_finite_are_rejected_before_the_first_step(data):
     model = model_with("sgd")
     ffn = ki.find_ffns(model)[1]
@@ -188,11 +177,3 @@ def test_a_mask_that_no_finite_gradient_reached_is_rejected(data):
         y = np.full_like(y, np.nan)
         model.fit(x, y, callbacks=[prune], verbose=0, batch_size=8)
     assert [ffn.width for ffn in ki.find_ffns(model)] == [16, 12]
-
-
-def test_a_mask_whose_gradients_were_zero_is_kept(data):
-    """At the first step no drawn value lies below 1 and no multiplier above 0."""
-    model = model_with("sgd")
-    prune = ki.IdeaPruneCallback(8, 2, 1, method="learned_mask")
-    model.fit(*data, callbacks=[prune], verbose=0, batch_size=8)
-    assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [8, 8]

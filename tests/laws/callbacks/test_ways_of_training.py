@@ -208,23 +208,6 @@ def test_an_optimizer_that_averages_the_weights(every, compact, data):
     np.testing.assert_allclose(*outputs, atol=1e-5)
 
 
-@pytest.mark.parametrize("method", ["activation", "learned_mask"])
-def test_averages_put_back_beside_a_method_that_measures(method, data):
-    """Keras fails over the probes then, but for its torch backend."""
-    model = model_of(ki.PrunableGatedFFN)
-    model.compile(
-        keras.optimizers.Adam(0.01, use_ema=True, ema_overwrite_frequency=3), "mse"
-    )
-    begin = 4 if method == "activation" else 0
-    prune = ki.IdeaPruneCallback(TARGET, begin, STEPS, method=method)
-    if keras.backend.backend() == "torch":
-        model.fit(*data, epochs=2, callbacks=[prune], **FIT)
-        assert ki.find_ffns(model)[0].width == TARGET
-        return
-    with pytest.raises(ValueError, match="Received: ema_overwrite_frequency=3"):
-        model.fit(*data, epochs=2, callbacks=[prune], **FIT)
-
-
 def test_methods_that_measure_refuse_two_calls(data):
     """Before the first step: it cannot tell the calls apart."""
     for method in ("activation", "learned_mask"):

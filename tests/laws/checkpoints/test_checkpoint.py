@@ -30,11 +30,6 @@ def with_dropout(ffn=ki.PrunableGatedFFN):
     return keras.Model(model.input, keras.layers.Dense(1)(x))
 
 
-def of_dense():
-    return with_dropout(dense_gated)
-
-
-KINDS = [(with_dropout, method) for method in ki.methods.METHODS]
 KINDS += [(of_dense, "sensitivity"), (of_dense, "learned_mask")]
 
 
@@ -102,33 +97,6 @@ def assert_same(one, other):
         assert checkpoint.history[name] == values
 
 
-@pytest.mark.parametrize("make, method", KINDS)
-@pytest.mark.filterwarnings("error::UserWarning")
-def test_from_every_checkpoint_on(make, method, data, tmp_path):
-    """Before, in and after pruning, narrow and with probes, the same end."""
-    straight = part_of_run(tmp_path / "straight", data, make, method)
-    folders = sorted((tmp_path / "straight").iterdir())
-    assert len(folders) == EPOCHS
-    widths = []
-    for done in (1, 3, 5):  # step 4 before, 12 in, 20 after
-        copy, saved = tmp_path / f"from-{done}", folders[done - 1]
-        shutil.copytree(saved, copy / saved.name)
-        resumed = part_of_run(copy, data, make, method)
-        assert_same(resumed, straight)
-        widths.append(resumed[2].history["width"][done - 1])
-    assert widths[0] == 14 and widths[-1] == 4
-
-
-def test_stopped_in_the_middle_and_after_the_end(data, tmp_path):
-    """The folder that a stopped process leaves; at last there is nothing to do."""
-    make = with_dropout
-    straight = part_of_run(tmp_path / "straight", data, make, "sensitivity")
-    for epochs in (2, 2.5, 3, EPOCHS, EPOCHS):
-        parts = part_of_run(tmp_path / "parts", data, make, "sensitivity", epochs)
-    assert_same(parts, straight)
-    assert ki.compact(parts[0]).count_params() == ki.compact(straight[0]).count_params()
-
-
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_between_two_milestones(data, tmp_path):
     """A model that is half narrow and still scored comes back as it was."""
@@ -153,29 +121,6 @@ def test_between_two_milestones(data, tmp_path):
     assert [ffn.hidden_dim for ffn in ki.find_ffns(resumed[0])] == [4, 4]
 
 
-def test_a_fraction_after_the_compaction(data, tmp_path):
-    """It is of the width that the FFN was built with, so a resumed run is done."""
-    for epochs in (1, 2):
-        model = residual_model((16,))
-        model.compile("sgd", "mse")
-        checkpoint = ki.Checkpoint(tmp_path)
-        epoch = checkpoint.restore(model)
-        prune = ki.IdeaPruneCallback(0.25, 1, 3)
-        fit = {"epochs": epochs, "initial_epoch": epoch, "batch_size": 8, "verbose": 0}
-        model.fit(*data, callbacks=[prune, checkpoint], **fit)
-        assert checkpoint.history["width"][-1] == 4
-        assert checkpoint.history["sparsity"][-1] == 0.75
-
-
-def test_a_masked_run_ends_at_its_target(data, tmp_path):
-    """Without compaction the last mask is made when `fit` ends: here too."""
-    for _ in range(2):
-        model, *_ = part_of_run(
-            tmp_path, data, residual_model, "sensitivity", compact="off"
-        )
-        assert [ffn.width for ffn in ki.find_ffns(model)] == [4, 4]
-
-
 @pytest.mark.parametrize("make, method", KINDS)
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_a_masked_run_from_every_checkpoint_on(make, method, data, tmp_path):
@@ -186,51 +131,6 @@ def test_a_masked_run_from_every_checkpoint_on(make, method, data, tmp_path):
         copy = tmp_path / f"from-{saved.name}"
         shutil.copytree(saved, copy / saved.name)
         assert_same(part_of_run(copy, *kind, compact="off"), straight)
-
-
-@pytest.mark.parametrize("compact", ["progressive", "off"])
-def test_a_stock_kerashub_model(compact, tmp_path):
-    """Narrowed layers and the backbone's width come back, and what is pruned so far."""
-
-    def fit(folder, epochs):
-        keras.utils.set_random_seed(1)
-        model = hub_models.tiny_lm("llama3")
-        model.compile(
-            keras.optimizers.AdamW(0.01),
-            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-            weighted_metrics=None,
-            run_eagerly=True,  # nothing here depends on the compiler
-        )
-        x, y = hub_models.batch(model, np.random.default_rng(0))
-        checkpoint = ki.Checkpoint(folder)
-        epoch = checkpoint.restore(model)
-        prune = ki.IdeaPruneCallback(4, 1, 3, compact=compact)
-        stop = keras.callbacks.LambdaCallback(
-            on_epoch_end=lambda epoch, logs: setattr(
-                model, "stop_training", epoch + 1 >= epochs
-            )
-        )
-        keras.Model.fit(
-            model,
-            x,
-            y,
-            epochs=6,
-            initial_epoch=epoch,
-            callbacks=[prune, checkpoint, stop],
-            shuffle=False,
-            verbose=0,
-        )
-        return to_numpy(model(x)), model
-
-    logits, straight = fit(tmp_path / "straight", 6)
-    for epochs in (2, 3, 5, 6):  # half narrow, narrow
-        resumed, model = fit(tmp_path / "parts", epochs)
-    np.testing.assert_array_equal(resumed, logits)
-    assert model.backbone.intermediate_dim == (24 if compact == "off" else 4)
-    for ffn, other in zip(ki.find_ffns(model), ki.find_ffns(straight), strict=True):
-        assert ffn.width == 4
-        np.testing.assert_array_equal(ffn.original_indices, other.original_indices)
-        np.testing.assert_array_equal(to_numpy(ffn.mask), to_numpy(other.mask))
 
 
 def test_seeds_of_the_process(data, tmp_path):
@@ -352,30 +252,3 @@ def test_fit_continues_without_initial_epoch(tmp_path):
         with pytest.raises(KeyboardInterrupt):
             model.fit(*data, epochs=6, verbose=0, callbacks=[killed, checkpoint])
     assert model.fit(*data, verbose=0).epoch == [0]
-
-
-def test_the_order_of_shuffled_batches(tmp_path):
-    """Of `fit`'s own shuffling, which is the default."""
-    x = np.random.default_rng(0).normal(size=(32, 8)).astype("float32")
-
-    def fit(folder, epochs):
-        keras.utils.set_random_seed(0)
-        layers = [keras.Input((8,)), keras.layers.Dense(12), keras.layers.Dense(3)]
-        model = keras.Sequential(layers)
-        model.compile("adam", "mse")
-        checkpoint = ki.Checkpoint(folder)
-        begun = checkpoint.restore(model)
-        stop = keras.callbacks.LambdaCallback(
-            on_epoch_end=lambda epoch, logs: setattr(
-                model, "stop_training", epoch + 1 >= epochs
-            )
-        )
-        callbacks = [ki.IdeaPruneCallback(4, 6, 6), checkpoint, stop]
-        steps = {"batch_size": 8, "epochs": 4, "initial_epoch": begun}
-        model.fit(x, x[:, :3], verbose=0, callbacks=callbacks, **steps)
-        return [to_numpy(variable) for variable in model.variables]
-
-    straight = fit(tmp_path / "straight", 4)
-    fit(tmp_path / "parts", 2)
-    for one, other in zip(straight, fit(tmp_path / "parts", 4), strict=True):
-        np.testing.assert_array_equal(one, other)

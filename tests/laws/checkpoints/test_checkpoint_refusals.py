@@ -59,23 +59,6 @@ class TestRefusals:
         with pytest.raises(CheckpointError, match="has no variables yet. Build it"):
             checkpoint.restore(model)
 
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            ({"every": 0}, "`every` must be an integer >= 1"),
-            ({"keep": 0}, "`keep` must be an integer >= 1"),
-            ({"identity": ["seed", 1]}, "must be a dict .* Received: identity="),
-            ({"identity": {"seed": {1, 2}}}, "`identity` must be a dict .* JSON"),
-            ({"identity": {"weights": np.ones(3)}}, "`identity` must be a dict .*"),
-            ({"stateful": [Keeper()]}, "`stateful` must be a dict"),
-            ({"stateful": {"recorder": 3}}, "'recorder' is int, without `get_state`"),
-        ],
-    )
-    def test_arguments(self, arguments, message, tmp_path):
-        """Said when it is made, and not after the first epoch or when it is read."""
-        with pytest.raises(ValueError, match=message):
-            ki.Checkpoint(tmp_path, **arguments)
-
     def test_an_identity_of_numpy(self, data, tmp_path):
         """Its integers are integers, and its tuples lists, before and after."""
         identity = {"seed": np.int64(3), "shape": (5, 8), 4: 2.5}

@@ -102,24 +102,6 @@ def stopping(patience=3, **arguments):
 
 @pytest.mark.filterwarnings("error::UserWarning")
 class TestEqual:
-    def test_reduce_lr_on_plateau(self, data, tmp_path):
-        rates, *_ = assert_equal_however_it_is_killed(
-            tmp_path, data, lambda: [plateau()]
-        )
-        assert len(set(rates.values())) == 3
-
-    def test_early_stopping(self, data, tmp_path):
-        """Patience is counted across the kill; what it has ended stays ended."""
-        rates, *_ = assert_equal_however_it_is_killed(
-            tmp_path, data, lambda: [stopping()]
-        )
-        assert len(rates) == BEST + 3 < EPOCHS
-
-    def test_early_stopping_with_the_best_weights(self, data, tmp_path):
-        assert_equal_however_it_is_killed(
-            tmp_path, data, lambda: [stopping(restore_best_weights=True)]
-        )
-
     def test_the_best_model_only(self, data, tmp_path):
         """A resumed run does not overwrite it with a worse one."""
 
@@ -139,44 +121,6 @@ class TestEqual:
             kept.append([to_numpy(v) for v in model.variables])
         for ours, theirs in zip(*kept, strict=True):
             np.testing.assert_array_equal(ours, theirs)
-
-    def test_every_few_batches(self, data, tmp_path):
-        """A model saved each sixth batch, of four an epoch, is saved at the same."""
-        steps = {}
-        for name, kills in (("straight", [None]), ("killed", [1, 3, None])):
-            folder = tmp_path / f"{name}-models"
-            path = folder / "{epoch}.weights.h5"
-            saving = {"save_weights_only": True, "save_freq": 6}
-            for kill in kills:
-                part_of_run(
-                    tmp_path / name,
-                    data,
-                    lambda: [keras.callbacks.ModelCheckpoint(path, **saving)],  # noqa: B023
-                    kill,
-                )
-            steps[name] = sorted(path.name for path in folder.iterdir())
-        assert steps["killed"] == steps["straight"] and len(steps["straight"]) == 6
-
-    def test_a_schedule_by_epoch_and_rate(self, data, tmp_path):
-        rates, *_ = assert_equal_however_it_is_killed(
-            tmp_path,
-            data,
-            lambda: [
-                keras.callbacks.LearningRateScheduler(
-                    lambda epoch, rate: rate * 0.8 if epoch % 2 else rate
-                )
-            ],
-        )
-        assert len(set(rates.values())) == 5
-
-    def test_averaged_weights(self, data, tmp_path):
-        """They are in the model when it is saved, and are taken out again."""
-        assert_equal_however_it_is_killed(
-            tmp_path,
-            data,
-            lambda: [keras.callbacks.SwapEMAWeights(swap_on_epoch=True)],
-            lambda: made(use_ema=True, ema_momentum=0.9),
-        )
 
     def test_several_and_pruning(self, data, tmp_path):
         assert_equal_however_it_is_killed(
@@ -202,12 +146,6 @@ def test_the_next_fit_of_a_stopped_model_trains(data, tmp_path):
     callbacks = [Rates(rates), stopping(), checkpoint]
     model.fit(*data, epochs=2, verbose=0, callbacks=callbacks)
     assert list(rates) == [0, 1]
-
-
-def test_other_callbacks_than_before_are_told_of(data, tmp_path):
-    part_of_run(tmp_path, data, lambda: [stopping()], kill_at=2)
-    with pytest.warns(UserWarning, match=r"LROnPlateau of val_loss'\], and .*'EarlySt"):
-        part_of_run(tmp_path, data, lambda: [keras.callbacks.ReduceLROnPlateau()], 3)
 
 
 def test_what_was_best_of_another_metric_is_not_taken(data, tmp_path):

@@ -114,22 +114,3 @@ def test_a_teacher_is_followed_on_the_weighted_tokens(top_k):
         X, Y, sample_weight=WEIGHTS, verbose=0, return_dict=True
     )
     assert found["student_loss"] == pytest.approx(nats, rel=1e-5)
-
-
-def test_weights_of_one_are_no_weights():
-    ones = one_step(distiller(), np.ones((B, T), "float32"))
-    made = distiller()
-    plain = keras.Model.fit(made, X, Y, batch_size=B, verbose=0).history
-    for name in ("loss", "student_loss", "distillation_loss"):
-        assert ones[name] == pytest.approx(plain[name][0], rel=1e-5)
-
-
-def test_what_has_no_weight_does_not_train():
-    """Another teacher and other targets where the weight is 0: the same weights."""
-    first, second = distiller(), distiller()
-    one_step(first)
-    targets = np.where(WEIGHTS > 0, Y, (Y + 1) % V)
-    keras.Model.fit(second, X, targets, sample_weight=WEIGHTS, batch_size=B, verbose=0)
-    np.testing.assert_allclose(
-        arrays(first.student)[2], arrays(second.student)[2], rtol=1e-6
-    )

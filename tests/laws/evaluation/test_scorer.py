@@ -61,21 +61,6 @@ def test_every_length_and_order(model):
         np.testing.assert_array_equal(greedy, likeliest)
 
 
-def test_next_tokens(model):
-    rng = np.random.default_rng(2)
-    sequences = [random_tokens(rng, length) for length in (1, 5, 33, 2)]
-    found = TokenScorer(model, 64, batch_tokens=64).next_tokens(sequences)
-    befores = [(0, *sequence)[-2] for sequence in sequences]
-    pairs = zip(befores, sequences, strict=True)
-    assert found == [int(model.table[b, s[-1]].argmax()) for b, s in pairs]
-
-
-@pytest.mark.parametrize("length", [1, 92])
-def test_lengths_that_do_not_fit(model, length):
-    with pytest.raises(ValueError, match=f"2 to max_length .*Received: {length} tok"):
-        TokenScorer(model, 90).score([[1, 2], np.zeros(length, int)])
-
-
 @pytest.mark.parametrize("stride", [1, 3, 8, 16, None])
 @pytest.mark.parametrize("size", [2, 3, 16, 17, 18, 45])
 def test_perplexity_predicts_each_token_once(model, size, stride):
@@ -102,19 +87,6 @@ def test_perplexity_predicts_each_token_once(model, size, stride):
     assert found.bits_per_byte == pytest.approx(bits, rel=1e-5)
 
 
-def test_every_window_can_begin_with_the_start_token(model):
-    """In place of its first token: each token is still predicted once."""
-    tokens = random_tokens(np.random.default_rng(1), 33)
-    windows = [tokens[:17].copy(), tokens[16:].copy()]
-    for window in windows:
-        window[0] = 0
-    expected = -sum(expected_scores(model, window)[0].sum() for window in windows)
-    found = perplexity(TokenScorer(model, 16), tokens, stride=16, start_id=0)
-    assert found.nats == pytest.approx(expected, rel=1e-5) and found.tokens == 32
-    plain = perplexity(TokenScorer(model, 16), tokens, stride=16)
-    assert abs(plain.nats - expected) > 1e-3
-
-
 @pytest.mark.parametrize(
     "vocabulary, expected", [(256, 8192), (49_152, 2730), (262_144, 512)]
 )
@@ -124,23 +96,3 @@ def test_a_large_vocabulary_has_smaller_batches(vocabulary, expected):
     model = keras.Model(ids, keras.ops.one_hot(ids, vocabulary))
     assert TokenScorer(model, 16)._batch_tokens == expected
     assert TokenScorer(model, 16, batch_tokens=64)._batch_tokens == 64
-
-
-def test_bytes_of_tokens(model):
-    token_bytes = np.arange(VOCABULARY) + 1.0
-    found = perplexity(TokenScorer(model, 16), np.array([9, 0, 3, 4]), token_bytes)
-    assert found.bytes == 1 + 4 + 5
-
-
-@pytest.mark.parametrize(
-    "tokens, stride, match",
-    [
-        ([1], None, "must be one row of two tokens or more"),
-        ([[1, 2]], None, "must be one row of two tokens or more"),
-        ([1, 2, 3], 17, "`stride` must be .*<= 16"),
-        ([1, 2, 3], 0, "`stride` must be"),
-    ],
-)
-def test_refusals(model, tokens, stride, match):
-    with pytest.raises(ValueError, match=match):
-        perplexity(TokenScorer(model, 16), tokens, stride=stride)

@@ -67,11 +67,6 @@ def test_loss_is_the_mean_since_the_last_point(run):
     )
 
 
-def test_learning_rate_is_the_one_of_the_step(run):
-    for step, rate in run[0].scalars("learning_rate").items():
-        assert np.isclose(rate, float(RATE(step - 1)))
-
-
 def test_widths_are_the_schedule_s(run):
     events, *_ = run
     for step, width in events.scalars("width/mean").items():
@@ -111,41 +106,12 @@ def test_histograms_are_of_the_living(run):
             assert np.isclose(histogram.max, values.max(), atol=1e-5)
 
 
-def test_flops_fall_with_the_compaction(run):
-    for step, flops in run[0].scalars("flops/train").items():
-        expected = min(step, 14) * flops_of_a_batch(16, 12)
-        expected += max(step - 14, 0) * flops_of_a_batch(4, 4)
-        assert np.isclose(flops, expected)
-
-
-def test_utilisation_is_speed_times_work(run):
-    events, *_ = run
-    tokens = events.scalars("speed/tokens_per_second")
-    steps = events.scalars("speed/steps_per_second")
-    for step, used in events.scalars("flops/utilisation").items():
-        widths = (16, 12) if step <= 14 else (4, 4)
-        assert np.isclose(tokens[step], 40 * steps[step], rtol=1e-5)
-        assert np.isclose(used, flops_of_a_batch(*widths) * steps[step] / 1e9)
-    left = events.scalars("speed/minutes_left")
-    assert len(steps) == len(left) == 12
-    for step in left:
-        assert np.isclose(left[step], (24 - step) / steps[step] / 60, rtol=1e-4)
-
-
 def test_the_heat_map_shows_the_dead(run):
     images = run[0].images("neurons")
     assert list(images) == [3, 6, 9, 12, 14, 15, 18, 21, 24]
     grey = [(image == (222, 226, 230)).all(axis=-1).mean() for image in images.values()]
     assert grey[4] > grey[2] > 0.05 and grey[0] < 0.4
     assert images[24].shape[1] == 640
-
-
-def test_memory_is_this_process_s(run):
-    resource = pytest.importorskip("resource")  # not on Windows
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB but for macOS
-    most *= 1e-6 if sys.platform == "darwin" else 1024e-6
-    shown = run[0].scalars("memory/host").values()
-    assert all(most / 4 < mb <= 1.01 * most for mb in shown)
 
 
 @pytest.mark.parametrize("ffn", [ki.PrunableGatedFFN, dense_gated])
@@ -164,51 +130,6 @@ def test_monitoring_changes_nothing(ffn, data, tmp_path):
     schedule = ki.CubicWidth(16, 4, 2, 8)
     assert name.startswith("ffn_0") and len(shown) == 16
     assert shown == {step: schedule(step) for step in shown}
-
-
-def test_it_does_not_sync_at_every_batch(data, tmp_path):
-    """On jax, touching the model costs; a point must not."""
-    syncs = []
-
-    class Counting(keras.Model):
-        def jax_state_sync(self):
-            syncs.append(1)
-            super().jax_state_sync()
-
-    def fitted(folder):
-        syncs.clear()
-        graph = residual_model()
-        model = Counting(graph.input, graph.output)
-        model.compile("adam", "mse")
-        log_dir = folder and ki.Monitor(folder, update_every=1, neurons_every=1000)
-        prune = ki.IdeaPruneCallback(4, 0, 30, log_dir=log_dir)
-        x, y = (np.tile(array, (4, 1, 1)) for array in data)
-        model.fit(x, y, callbacks=[prune], **FIT)  # 32 steps
-        return len(syncs)
-
-    # At the begin and end of the fit and the epoch, and once for the samples.
-    assert fitted(tmp_path) - fitted(None) <= 12
-
-
-@pytest.mark.skipif(
-    keras.backend.backend() == "torch", reason="Keras has no such thing on torch"
-)
-def test_several_steps_an_execution(data, tmp_path):
-    model = compiled(steps_per_execution=4)
-    monitor = ki.Monitor(tmp_path, update_every=3, neurons_every=6)
-    prune = ki.IdeaPruneCallback(4, 2, 8, log_dir=monitor)
-    losses = LossRecorder()
-    model.fit(*data, epochs=3, callbacks=[prune, losses], **FIT)
-    events = Events(tmp_path)
-    assert events.steps("loss/train") == [4, 8, 12, 16, 20, 24]
-    assert events.steps("width/ffn_0") == [8, 12, 20, 24]
-    # After the execution in which step 10 was.
-    flops = events.scalars("flops/train")
-    assert np.isclose(flops[12], 12 * flops_of_a_batch(16, 12))
-    added = flops_of_a_batch(4, 4) * 12
-    assert np.isclose(flops[24] - flops[12], added, rtol=1e-5)
-    width = ki.CubicWidth(16, 4, 2, 8)
-    assert events.scalars("width/ffn_0") == {s: width(s) for s in (8, 12, 20, 24)}
 
 
 def test_alone_in_the_list_of_callbacks(data, tmp_path):

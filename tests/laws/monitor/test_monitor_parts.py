@@ -50,24 +50,6 @@ class TestInterval:
         both = [*losses[0, 4:], *losses[1, :3]]
         assert np.isclose(meter.take(3).loss, np.mean(both))
 
-    def test_the_clock_leaves_out_the_first_batch(self):
-        meter = IntervalMeter()
-        meter.begin_epoch()
-        times = ((1, 60.0, None), (2, 60.5, 2.0), (4, 61.0, 4.0), (5, 65.0, 0.25))
-        for batches, now, speed in times:
-            meter.add(batches, {"loss": 1.0}, now)
-            assert meter.take(batches).batches_per_second == speed
-
-    def test_the_clock_stands_still_between_epochs(self):
-        meter = IntervalMeter()
-        meter.begin_epoch()
-        meter.add(1, {"loss": 1.0}, 0.0)
-        meter.add(3, {"loss": 1.0}, 1.0)
-        meter.begin_epoch()  # an hour of validation later
-        meter._base = dataclasses.replace(meter._base, seconds=3600.0)
-        meter.add(4, {"loss": 1.0}, 3602.0)
-        assert meter.take(4).batches_per_second == 2.0  # 6 batches in 3 seconds
-
     def test_a_loss_that_is_no_number_goes_away_again(self):
         meter = IntervalMeter()
         meter.begin_epoch()
@@ -77,46 +59,7 @@ class TestInterval:
         meter.add(1, {"loss": 2.0}, 2.0)
         assert meter.take(1).loss == 2.0
 
-    def test_from_many_threads(self):
-        meter = IntervalMeter()
-        meter.begin_epoch()
-        logs = means(np.arange(200.0))
-
-        def add(first):
-            for batch in range(first, 200, 4):
-                meter.add(batch + 1, {"loss": logs[batch]}, float(batch))
-
-        threads = [threading.Thread(target=add, args=(i,)) for i in range(4)]
-        [thread.start() for thread in threads]
-        [thread.join() for thread in threads]
-        assert meter.latest == 200
-        assert np.isclose(meter.take(200).loss, 99.5)
-
-    def test_without_a_loss(self):
-        meter = IntervalMeter()
-        meter.begin_epoch()
-        meter.add(1, {}, 1.0)
-        assert meter.take(1).loss is None
-
-
 class TestEventLog:
-    def test_the_last_value_of_a_file_that_is_cut_off(self, tmp_path):
-        for start in (0, 4):  # in the same second
-            log = EventLog(tmp_path, start)
-            for step in range(start + 1, start + 5):
-                log.scalars(step, {"flops/train": 10.0 * step, "none": None})
-            log.close()
-        assert last_value(tmp_path, "flops/train", 100) == (8, 80.0)
-        assert last_value(tmp_path, "flops/train", 6) == (6, 60.0)
-        assert last_value(tmp_path, "other", 100) is None
-        assert last_value(tmp_path / "nowhere", "flops/train", 100) is None
-        files = sorted(tmp_path.iterdir())
-        assert len(files) == 2
-        whole = files[-1].read_bytes()
-        files[-1].write_bytes(whole[: len(whole) - 7])
-        assert last_value(tmp_path, "flops/train", 100) == (7, 70.0)
-        assert Events(tmp_path).scalars("flops/train")[7] == 70.0
-
     def test_an_empty_histogram_is_left_out(self, tmp_path):
         log = EventLog(tmp_path, 0)
         log.histogram(1, "empty", np.zeros(0))
@@ -182,27 +125,11 @@ class TestWork:
             attention_width(keras.Sequential([keras.Input((4,)), ki.GatedFFN(3)])) == 0
         )
 
-    def test_biases_of_heads_and_positions_are_no_matrices(self):
-        """Four kernels of 12 by 15 alone; its biases have two axes, 3 by 5."""
-        tokens = keras.Input((7, 12))
-        layer = keras.layers.MultiHeadAttention(num_heads=3, key_dim=5)
-        places = keras_hub.layers.PositionEmbedding(sequence_length=7)(tokens)
-        model = keras.Model(tokens, layer(tokens + places, tokens))
-        assert matrix_weights(model) == 4 * 12 * 15
-
     def test_tied_embeddings_count_once(self):
         tokens = keras.Input((None,), dtype="int32")
         embedding = keras.layers.ReversibleEmbedding(50, 8)
         model = keras.Model(tokens, embedding(embedding(tokens), reverse=True))
         assert matrix_weights(model) == 50 * 8
-
-    def test_scores_of_every_weight_do_not_count(self):
-        ffn = ki.PrunableGatedFFN(12, use_bias=True)
-        model = keras.Sequential([keras.Input((8,)), ffn])
-        ffn.state.score_by(Sensitivity(row_reduce="max").scoring)
-        assert ffn.scores.shape == (3, 12, 8)
-        assert matrix_weights(model) == 3 * 8 * 12
-
 
 class TestNeurons:
     def test_churn_and_places_over_a_narrowing(self):
@@ -253,27 +180,6 @@ class TestImage:
             assert map_[:7, 21:].all() and not map_[:, :19].any()
             assert not map_[12:].any()
         assert (pixels[49, 5] == (37, 52, 148)).all()  # the most important
-
-    def test_one_reading_of_one_neuron(self):
-        layer = NeuronLives("ffn", np.array([1]), np.array([[255]], "uint8"))
-        assert (neuron_image([layer])[20:] == (37, 52, 148)).all()
-
-
-def test_the_step_after_batches():
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    model.compile(keras.optimizers.SGD(0.1), "mse")
-    model.fit(np.zeros((6, 2)), np.zeros((6, 1)), batch_size=2, verbose=0)
-    count = StepCount(model)
-    assert count.known and count.after(4) == 7
-
-
-def test_memory():
-    before = host_memory()
-    assert 1e7 < before < 1e12
-    held = np.ones(2**25)  # 256 MiB, touched
-    assert 0.9 * held.nbytes < host_memory() - before < 1.5 * held.nbytes
-    assert device_memory() is None or device_memory() >= 0
-
 
 @pytest.mark.parametrize("package", ["psutil", "PIL", "tensorboardX"])
 def test_a_missing_package_is_named_before_a_run(monkeypatch, tmp_path, package):

@@ -113,73 +113,6 @@ def test_a_limit_of_parameters():
     assert found.settings["target_parameters"].basis == "given"
 
 
-def test_a_number_of_neurons_is_not_rounded():
-    found = ki.recommended(chain(), 100_000, target={"neurons": 300})
-    assert found.prune["targets"] == {"neurons": 300}
-    assert found.prune["round_to"] == 1
-
-
-def test_steps_of_more_tokens_and_smaller_ffns():
-    found = ki.recommended(chain(48), tokens=2**26)
-    assert found["round_to"] == 1  # a third of 48 is no multiple of 32
-    # 2**26 / 4000 tokens, the power of two below.
-    assert found["tokens_per_step"] == 16_384 == 16 * found["sequence_length"]
-    assert found.settings["tokens_per_step"].basis == "an estimate"
-    assert 4000 <= found["total_steps"] <= 4200
-
-
-def test_each_setting_has_a_reason():
-    found = ki.recommended(chain(), 100_000)
-    for name, setting in found.settings.items():
-        assert setting.basis in ("measured", "an estimate", "given"), name
-        assert setting.reason and "](" not in setting.reason, name
-        assert (setting.basis == "measured") == setting.reason.endswith("]"), name
-        assert f"{name} = {setting.value!r}" in str(found)
-
-
-def test_a_reason_does_not_repeat_the_value():
-    told = {
-        Advice("1,024", "HR", 1024): "[H, R]",
-        Advice('"activation": as `fit` needs', "L", "activation"): "as fit needs [L]",
-        Advice("no, see [the table](#here)", "", False): "no, see the table",
-        Advice("0.69: loss +0.013", "C", 0.67): "0.69: loss +0.013 [C]",
-    }
-    assert {advice: advice.reason for advice in told} == told
-
-
-def test_every_value_of_the_rules_is_of_its_kind():
-    for name, row in RULES.items():
-        for situation, advice in row.items():
-            assert advice[0].value is not None, (name, situation)
-    assert [row.most for row in PEAKS] == sorted(row.most for row in PEAKS)
-    assert situation_of(1.0) == "many" and situation_of(0.006) == "few"
-
-
-@pytest.mark.parametrize("tokens", [100_000, 8_000], ids=["in fit", "in one step"])
-def test_the_arguments_are_those_of_the_functions(tokens):
-    """A tiny recovery by nothing but the recommended arguments."""
-    features = {100_000: 8, 8_000: 700}[tokens]
-    teacher, student = chain(512, features), chain(512, features)
-    student.set_weights(teacher.get_weights())
-    found = ki.recommended(student, tokens, target=0.5)
-    x = np.arange(4 * 256).reshape(256, 4) % 16
-    if found.shrink is not None:
-        student = ki.shrink(student, data=x, **found.shrink)
-    rate = ki.CosineDecay(**found.schedule)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    student.compile(keras.optimizers.AdamW(rate), loss)
-    pair = ki.distiller(teacher, student, **found.distiller)
-    prune = [] if found.prune is None else [ki.IdeaPruneCallback(**found.prune)]
-    pair.fit(
-        x,
-        x,
-        batch_size=4,
-        callbacks=prune,
-        verbose=0,
-    )
-    assert {ffn.hidden_dim for ffn in ki.find_ffns(student)} == {256}
-
-
 @pytest.mark.parametrize(
     "arguments, words",
     [
@@ -207,9 +140,3 @@ def test_experts_are_pruned_in_fit():
     assert found["tokens_per_parameter"] < 0.006
     assert (found.situation, found.shrink) == ("few", None)
     assert found.prune["method"] == "sensitivity"
-
-
-def test_a_model_with_nothing_to_prune():
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
-    with pytest.raises(ValueError, match="has no 'neurons' that can be pruned"):
-        ki.recommended(model, 100_000)
