@@ -1,8 +1,6 @@
 """Other callbacks beside the pruning one, and fits that end otherwise than planned."""
 
-import copy
 import gc
-import pickle
 import weakref
 
 import keras
@@ -29,15 +27,14 @@ RESTORING = {
 }
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["before", "behind"])
 @pytest.mark.parametrize("name", RESTORING)
-def test_callbacks_that_restore_are_refused_by_name(name, first, data, tmp_path):
+def test_callbacks_that_restore_are_refused_by_name(name, data, tmp_path):
     model = model_of(ki.PrunableGatedFFN)
     model.compile(keras.optimizers.Adam(0.01, use_ema=True), "mse")
     before = [to_numpy(v) for v in model.variables]
     callbacks = [RESTORING[name](tmp_path), ki.IdeaPruneCallback(TARGET, 2, 6)]
     with pytest.raises(ValueError, match=f"{name}.*puts weights of an earlier step"):
-        model.fit(*data, callbacks=callbacks if first else callbacks[::-1], **FIT)
+        model.fit(*data, callbacks=callbacks, **FIT)
     for old, variable in zip(before, model.variables, strict=True):
         np.testing.assert_array_equal(old, to_numpy(variable))
     assert "apply" not in vars(model.optimizer)
@@ -58,9 +55,7 @@ def test_callbacks_that_do_not_restore_are_not(data, tmp_path):
     model.fit(*data, epochs=2, callbacks=[restore, prune], **FIT)
 
 
-@pytest.mark.parametrize("compact", ["end", "progressive", "off"])
-@pytest.mark.parametrize("prune_first", [True, False])
-def test_wide_weights_that_are_kept_end_the_run(prune_first, compact, data):
+def test_wide_weights_that_are_kept_end_the_run(data):
     """Loss scaling skips steps, so that pruning ends later than was to be expected."""
     x, y = data[0], data[1].copy()
     y[:32] = np.nan  # half of the batches
@@ -73,27 +68,11 @@ def test_wide_weights_that_are_kept_end_the_run(prune_first, compact, data):
     stop = keras.callbacks.EarlyStopping(
         "rises", mode="min", restore_best_weights=True, start_from_epoch=1
     )
-    prune = ki.IdeaPruneCallback(TARGET, 2, 10, compact=compact)
-    callbacks = [prune, rises, stop] if prune_first else [rises, stop, prune]
+    prune = ki.IdeaPruneCallback(TARGET, 2, 10)
+    callbacks = [prune, rises, stop]
     with pytest.raises(ValueError, match="Set a later start_from_epoch"):
         model.fit(x, y, epochs=4, callbacks=callbacks, **FIT)
     assert "apply" not in vars(inner)
-
-
-@pytest.mark.parametrize(
-    "copied", [copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))]
-)
-def test_a_callback_is_copied_after_a_fit(copied, data):
-    prune = ki.IdeaPruneCallback(TARGET, 2, 6, method="random", compact="off")
-    for _ in range(2):
-        model = model_of(ki.PrunableGatedFFN)
-        model.compile("adam", "mse")
-        model.fit(*data, callbacks=[prune], **FIT)
-        assert ki.find_ffns(model)[0].width == TARGET
-        settings = {k: v for k, v in vars(prune).items() if isinstance(v, (int, str))}
-        prune = copied(prune)
-        kept = {k: v for k, v in vars(prune).items() if isinstance(v, (int, str))}
-        assert {k: kept[k] for k in kept} == {k: settings[k] for k in kept}
 
 
 class Fail(keras.callbacks.Callback):
@@ -138,19 +117,6 @@ def test_a_model_whose_fit_failed_is_freed(pruned, data):
     del model, elastic
     gc.collect()
     assert [reference() for reference in held] == [None, None]
-
-
-def test_a_fit_that_failed_and_another_optimizer(data):
-    """What the failed fit has pruned stays pruned."""
-    model = failed(data, ki.IdeaPruneCallback(TARGET, 1, 8))
-    (ffn,) = ki.find_ffns(model)
-    kept = ffn.kept_neurons()
-    assert TARGET < len(kept) < 16
-    model.compile("adam", "mse")
-    gc.collect()
-    model.fit(*data, callbacks=[ki.IdeaPruneCallback(TARGET, 0, 8)], **FIT)
-    (ffn,) = ki.find_ffns(model)
-    assert ffn.hidden_dim == TARGET and set(ffn.original_indices) <= set(kept)
 
 
 def test_the_logs_of_an_epoch_are_those_of_the_layers(data):

@@ -3,7 +3,6 @@
 import shutil
 
 import keras
-import numpy as np
 import pytest
 
 import keras_idea as ki
@@ -65,69 +64,13 @@ def part_of_run(folder, data, callbacks, kill_at=None, make=made):
     return rates, model, checkpoint
 
 
-def assert_equal_however_it_is_killed(tmp_path, data, callbacks, make=made):
-    """Killed after each epoch in turn, and once after every single one."""
-    straight = part_of_run(tmp_path / "straight", data, callbacks, make=make)
-    rates, model, checkpoint = straight
-    done = len(checkpoint.history["loss"])
-    for kills in ([2], [done - 1], range(1, done + 1)):
-        folder = tmp_path / f"killed-{len(kills)}-{kills[0]}"
-        found = {}
-        for kill in (*kills, None):
-            part, resumed, last = part_of_run(folder, data, callbacks, kill, make)
-            found |= part
-        assert found == rates
-        assert last.history == checkpoint.history
-        variables = [*resumed.variables, *resumed.optimizer.variables]
-        others = [*model.variables, *model.optimizer.variables]
-        for ours, theirs in zip(variables, others, strict=True):
-            np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
-    return straight
-
-
 def watching(kind, **arguments):
     return kind(monitor="score", mode="min", **arguments)
-
-
-def plateau():
-    return watching(
-        keras.callbacks.ReduceLROnPlateau, factor=0.5, patience=2, cooldown=1
-    )
 
 
 def stopping(patience=3, **arguments):
     kind = keras.callbacks.EarlyStopping
     return watching(kind, patience=patience, **arguments)
-
-
-@pytest.mark.filterwarnings("error::UserWarning")
-class TestEqual:
-    def test_the_best_model_only(self, data, tmp_path):
-        """A resumed run does not overwrite it with a worse one."""
-
-        def callbacks(path):
-            kind = keras.callbacks.ModelCheckpoint
-            best = {"save_best_only": True, "save_weights_only": True}
-            return [watching(kind, filepath=path, **best)]
-
-        kept = []
-        for name, kills in (("straight", [None]), ("killed", [BEST, None])):
-            path = tmp_path / f"{name}.weights.h5"
-            for kill in kills:
-                _, model, _ = part_of_run(
-                    tmp_path / name, data, lambda path=path: callbacks(path), kill
-                )
-            model.load_weights(path)
-            kept.append([to_numpy(v) for v in model.variables])
-        for ours, theirs in zip(*kept, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
-
-    def test_several_and_pruning(self, data, tmp_path):
-        assert_equal_however_it_is_killed(
-            tmp_path,
-            data,
-            lambda: [ki.IdeaPruneCallback(4, 4, 9), plateau(), stopping()],
-        )
 
 
 def test_more_patience_takes_a_stopped_run_further(data, tmp_path):
@@ -136,16 +79,6 @@ def test_more_patience_takes_a_stopped_run_further(data, tmp_path):
     rates, _, second = part_of_run(tmp_path, data, lambda: [stopping(99)])
     assert list(rates) == [*range(stopped, EPOCHS)]
     assert len(second.history["loss"]) == EPOCHS
-
-
-def test_the_next_fit_of_a_stopped_model_trains(data, tmp_path):
-    """That none was trained holds for the one `fit` that resumed."""
-    for _ in range(2):
-        rates, model, checkpoint = part_of_run(tmp_path, data, lambda: [stopping()])
-    assert rates == {}
-    callbacks = [Rates(rates), stopping(), checkpoint]
-    model.fit(*data, epochs=2, verbose=0, callbacks=callbacks)
-    assert list(rates) == [0, 1]
 
 
 def test_what_was_best_of_another_metric_is_not_taken(data, tmp_path):

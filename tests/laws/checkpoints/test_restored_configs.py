@@ -4,8 +4,6 @@ import keras
 import numpy as np
 
 import keras_idea as ki
-from tests.support.helpers import to_numpy
-from tests.support.hub_models import batch, tiny_lm
 from tests.support.ways_to_train import FIT
 
 
@@ -48,26 +46,3 @@ def test_blocks_of_the_users_own_follow(data, tmp_path):
         np.testing.assert_array_equal(
             loaded.predict(data[0], verbose=0), each.predict(data[0], verbose=0)
         )
-
-
-def test_experts_that_were_not_narrowed_yet(tmp_path):
-    """Each expert has scores, a mask and numbers of its own."""
-    models = []
-    for _ in range(2):
-        lm = tiny_lm("gpt oss")
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        lm.compile("adam", loss, sampler="greedy")
-        models.append(lm)
-    x, y = batch(models[0], np.random.default_rng(0), size=8)
-    checkpoint = ki.Checkpoint(tmp_path / "checkpoints")
-    prune = ki.IdeaPruneCallback(0.5, 0, 3, compact="off")
-    callbacks = [prune, checkpoint]
-    keras.Model.fit(
-        models[0], x, y, batch_size=4, epochs=2, callbacks=callbacks, verbose=0
-    )
-    assert ki.Checkpoint(tmp_path / "checkpoints").restore(models[1]) == 2
-    for one, other in zip(*map(ki.find_ffns, models), strict=True):
-        assert one.width == other.width < one.hidden_dim
-        for name in ("mask", "scores"):
-            arrays = [to_numpy(getattr(ffn, name)) for ffn in (one, other)]
-            np.testing.assert_array_equal(*arrays)

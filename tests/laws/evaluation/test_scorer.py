@@ -61,8 +61,8 @@ def test_every_length_and_order(model):
         np.testing.assert_array_equal(greedy, likeliest)
 
 
-@pytest.mark.parametrize("stride", [1, 3, 8, 16, None])
-@pytest.mark.parametrize("size", [2, 3, 16, 17, 18, 45])
+@pytest.mark.parametrize("stride", [3, None])
+@pytest.mark.parametrize("size", [2, 17, 45])
 def test_perplexity_predicts_each_token_once(model, size, stride):
     """Each from its window's context: two tokens are all that this model needs."""
     tokens = random_tokens(np.random.default_rng(size), size)
@@ -85,14 +85,3 @@ def test_perplexity_predicts_each_token_once(model, size, stride):
     assert found.per_token == pytest.approx(math.exp(total / (size - 1)), rel=1e-5)
     bits = total / (size - 1) / math.log(2)
     assert found.bits_per_byte == pytest.approx(bits, rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    "vocabulary, expected", [(256, 8192), (49_152, 2730), (262_144, 512)]
-)
-def test_a_large_vocabulary_has_smaller_batches(vocabulary, expected):
-    """Gemma's logits of 8192 tokens are 8.6 GB; they took 17 GB, and the process."""
-    ids = keras.Input((None,), dtype="int32")
-    model = keras.Model(ids, keras.ops.one_hot(ids, vocabulary))
-    assert TokenScorer(model, 16)._batch_tokens == expected
-    assert TokenScorer(model, 16, batch_tokens=64)._batch_tokens == 64

@@ -36,8 +36,8 @@ def of_tensors(schedule, steps):
     return rates
 
 
-@pytest.mark.parametrize("warmup", [0, 1, 10])
-@pytest.mark.parametrize("start", [0, 25])
+@pytest.mark.daily("torch", "jax", "tensorflow")
+@pytest.mark.parametrize("start, warmup", [(0, 0), (0, 1), (25, 10)])
 def test_cosine_at_every_step(warmup, start):
     schedule = ki.CosineDecay(PEAK, END, 60, warmup_steps=warmup, start_step=start)
     expected = [eta(step + start, 60, warmup) for step in range(80)]
@@ -115,6 +115,7 @@ def test_accumulated_is_the_rate_of_the_step():
     np.testing.assert_allclose(of_tensors(schedule, 135), expected, rtol=1e-5)
 
 
+@pytest.mark.daily("torch", "jax", "tensorflow")
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: type(s).__name__)
 def test_serialization_and_use_in_a_compiled_step(schedule):
     config = keras.saving.serialize_keras_object(schedule)
