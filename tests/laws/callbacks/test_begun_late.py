@@ -11,10 +11,8 @@ import pytest
 import keras_idea as ki
 from keras_idea.callbacks.prune import session
 from keras_idea.callbacks.prune.run_checks import check_end
-from tests.support import algorithm_reference as reference
 from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
-from tests.support.kernels import kernels
 
 FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}  # 8 steps an epoch
 
@@ -57,29 +55,6 @@ def test_what_was_not_pruned_ends_the_run():
     run.end(model)
 
 
-def test_scores_that_begin_late_make_the_same_masks(data, monkeypatch):
-    """They are kept from when they can matter: 0.4 ** 21 = 4e-9."""
-    monkeypatch.setattr(session, "WORTH_COMPILING", 0)
-    model, masks = residual_model(), []
-    set_random_weights(model)
-    weights, begin, total = kernels(model), 37, 48
-    model.compile(keras.optimizers.SGD(0.05), "mse")
-
-    def note(batch, logs):
-        masks.append([to_numpy(ffn.mask) for ffn in ki.find_ffns(model)])
-
-    note = keras.callbacks.LambdaCallback(on_train_batch_end=note)
-    prune = ki.IdeaPruneCallback(4, begin, 8, compact="off")
-    model.fit(*data, epochs=6, callbacks=[prune, note], **FIT)
-    x, y = data
-    batches = [(x[i % 8 * 8 :][:8], y[i % 8 * 8 :][:8]) for i in range(total)]
-    span = (4, begin, 8, 0.4, "mean", "max")
-    steps = reference.run(weights, batches, reference.SGD(0.05), *span)
-    for found, (_, _, expected, _) in zip(masks, steps, strict=True):
-        for mask, right in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(mask, right)
-
-
 def made():
     model = residual_model(ffn=dense_gated)
     model.compile(keras.optimizers.Adam(0.01), "mse")
@@ -107,16 +82,6 @@ def test_a_run_goes_on_from_a_file(data, tmp_path):
     with pytest.raises(ValueError, match="nothing says which that was"):
         narrow.fit(*data, initial_epoch=3, **rest)
     assert widths(narrow) == [8, 6]
-
-
-def test_a_wide_model_that_was_trained_before(data):
-    """It may be one that a run has left: what is meant is to be said."""
-    model = made()
-    model.fit(*data, epochs=4, **FIT)
-    with pytest.raises(ValueError, match="target_dim=8; or begin_step=32"):
-        model.fit(*data, epochs=4, callbacks=[half()], **FIT)
-    model.fit(*data, epochs=4, callbacks=[half(begin=32)], **FIT)
-    assert widths(model) == [8, 6]
 
 
 def test_a_compact_copy_counts_as_the_model_does(data):

@@ -15,7 +15,7 @@ from tests.support.ways_to_train import (
     model_of,
 )
 
-BEGIN, STEPS, TARGET, RATE, LEARNING_RATE = 3, 9, 4, 1024.0, 0.05
+TARGET, LEARNING_RATE = 4, 0.05
 
 
 RESTORING = {
@@ -38,21 +38,6 @@ def test_callbacks_that_restore_are_refused_by_name(name, data, tmp_path):
     for old, variable in zip(before, model.variables, strict=True):
         np.testing.assert_array_equal(old, to_numpy(variable))
     assert "apply" not in vars(model.optimizer)
-
-
-def test_callbacks_that_do_not_restore_are_not(data, tmp_path):
-    model = model_of(ki.PrunableGatedFFN)
-    model.compile(keras.optimizers.Adam(0.01), "mse")
-    stop = keras.callbacks.EarlyStopping(monitor="loss", patience=5)
-    best = keras.callbacks.ModelCheckpoint(
-        tmp_path / "{epoch}.keras", monitor="loss", save_best_only=True
-    )
-    prune = ki.IdeaPruneCallback(TARGET, 2, 6)
-    model.fit(*data, epochs=2, callbacks=[stop, best, prune], **FIT)
-    assert ki.find_ffns(model)[0].hidden_dim == TARGET
-    # There is nothing left to prune: a second fit may restore.
-    restore = RESTORING["EarlyStopping"](tmp_path)
-    model.fit(*data, epochs=2, callbacks=[restore, prune], **FIT)
 
 
 def test_wide_weights_that_are_kept_end_the_run(data):
@@ -117,18 +102,3 @@ def test_a_model_whose_fit_failed_is_freed(pruned, data):
     del model, elastic
     gc.collect()
     assert [reference() for reference in held] == [None, None]
-
-
-def test_the_logs_of_an_epoch_are_those_of_the_layers(data):
-    """A mask that somebody else made narrower is told as it is."""
-
-    class Kill(keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch, logs=None):
-            (ffn,) = ki.find_ffns(self.model)
-            ffn.mask.assign(np.float32(np.arange(16) < 6))
-
-    model = model_of(ki.PrunableGatedFFN)
-    model.compile("sgd", "mse")
-    prune = ki.IdeaPruneCallback(TARGET, 12, 2)
-    history = model.fit(*data, epochs=2, callbacks=[Kill(), prune], **FIT).history
-    assert history["width"] == [6, 4]

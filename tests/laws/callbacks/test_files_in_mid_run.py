@@ -7,12 +7,11 @@ import pytest
 import keras_idea as ki
 from tests.support.helpers import to_numpy
 from tests.support.ways_to_train import (
-    BACKEND,
     FIT,
     model_of,
 )
 
-BEGIN, STEPS, TARGET, RATE, LEARNING_RATE = 3, 9, 4, 1024.0, 0.05
+BEGIN, STEPS, TARGET = 3, 9, 4
 
 
 @pytest.mark.parametrize("end", [".keras", ".weights.h5"])
@@ -75,32 +74,3 @@ def test_files_of_another_width(data, tmp_path):
     model_of(ki.GatedFFN).save_weights(plain)
     with pytest.raises(ValueError, match="nothing of 'ffn'.*PrunableGatedFFN"):
         model_of(ki.PrunableGatedFFN).load_weights(plain)
-
-
-class Counted(keras.layers.Layer):
-    """Counts how often it is traced."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls = []
-
-    def call(self, x):
-        self.calls.append(1)
-        return x
-
-
-@pytest.mark.daily("jax")
-@pytest.mark.skipif(BACKEND == "torch", reason="traces nothing: it runs eagerly")
-def test_fits_that_do_not_finish_are_traced_once(data):
-    counted = Counted()
-    inputs = keras.Input((5, 8))
-    x = inputs + ki.PrunableGatedFFN(16)(counted(inputs))
-    model = keras.Model(inputs, keras.layers.Dense(1)(x))
-    model.compile("adam", "mse")
-    prune = ki.IdeaPruneCallback(TARGET, 90, 2)
-    found = []
-    for _ in range(4):
-        model.fit(*data, epochs=12, callbacks=[prune, _StopAfter(8)], **FIT)
-        model.fit(*data, epochs=1, **FIT)  # without it too
-        found.append(len(counted.calls))
-    assert found == found[:1] * 4

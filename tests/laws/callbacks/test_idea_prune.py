@@ -60,18 +60,6 @@ def test_logs_of_batches_and_epochs(data, tmp_path):
     assert len(rows) == 3
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_the_rate_that_another_callback_sets_is_told_of_the_epoch(first, data):
-    """In whichever order: the one that was used."""
-    model = residual_model((16,))
-    model.compile(keras.optimizers.SGD(0.5), "mse")
-    rates = [0.1, 0.02, 0.003]
-    setter = keras.callbacks.LearningRateScheduler(lambda epoch, _: rates[epoch])
-    callbacks = [setter, ki.IdeaPruneCallback(4, 2, 6)][:: 1 if first else -1]
-    history = model.fit(*data, epochs=3, callbacks=callbacks, **FIT).history
-    np.testing.assert_allclose(history["learning_rate"], rates, rtol=1e-6)
-
-
 class Twice(keras.Model):
     """Its train step takes two steps of the optimizer."""
 

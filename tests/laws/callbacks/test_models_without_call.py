@@ -9,7 +9,6 @@ from tests.support.helpers import to_numpy
 from tests.support.trained_only import (
     BACKEND,
     GAN,
-    MODELS,
     VAE,
     WIDTH,
     AutoEncoder,
@@ -70,29 +69,6 @@ def test_it_is_pruned_as_a_model_that_calls_the_same(x):
         assert not up[:, pruned].any() and not down[pruned].any()
     for ours, theirs in zip(model.weights, twin.weights, strict=True):
         np.testing.assert_allclose(to_numpy(ours), to_numpy(theirs), atol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["SimSiam"])
-def test_narrow_in_fit_it_is_the_masked_model(name, x, tmp_path):
-    """And its models are files that Keras alone makes and reads."""
-    masked, narrow = compiled(MODELS[name]), compiled(MODELS[name])
-    histories = [
-        fitted(model, x, compact=compact)
-        for model, compact in ((masked, "off"), (narrow, "end"))
-    ]
-    assert [ffn.hidden_dim for ffn in ki.find_ffns(narrow)] == [TARGET, TARGET]
-    for one, other in zip(*(h["total"] for h in histories), strict=True):
-        assert one == pytest.approx(other, abs=1e-5)
-    narrow_parts = parts_of(narrow)
-    assert len(narrow_parts) == 2
-    for part_name, part in parts_of(masked).items():
-        expected = answers(narrow_parts[part_name])
-        np.testing.assert_allclose(answers(part), expected, atol=1e-5)
-        np.testing.assert_allclose(answers(ki.compact(part)), expected, atol=1e-5)
-        path = tmp_path / f"{part_name}.keras"
-        narrow_parts[part_name].save(path)
-        loaded = keras.models.load_model(path)
-        np.testing.assert_array_equal(answers(loaded), expected)
 
 
 def test_a_run_is_resumed_to_the_last_random_number(x, tmp_path):

@@ -6,7 +6,6 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.callbacks.prune.narrowing import stored_neurons
-from keras_idea.functional.milestones import bucket
 from tests.support import algorithm_reference as reference
 from tests.support.helpers import (
     LossRecorder,
@@ -106,45 +105,6 @@ def test_equals_algorithm_1(data):
                 )
     # 12, 9, 7 and 6 live after the steps 4 to 7; all that is left goes after step 11.
     assert watch.widths() == [16] * 4 + [12, 9, 7] + [6] * 4 + [4] * 5
-
-
-CASES = {
-    "accumulated": {
-        "optimizer": {"gradient_accumulation_steps": 2},
-        "epochs": 4,
-        "prune_steps": 8,
-    },
-    # The root of 121 steps: 11 milestones where nothing is compiled.
-    "many steps": {"hidden_dims": (64, 24), "prune_steps": 121, "epochs": 16},
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_equals_compact_end(case, data):
-    """The same masks, losses and logs; narrower, not too often."""
-    arguments = dict(CASES[case])
-    optimizer = arguments.pop("optimizer", {})
-    runs = [
-        trained(compact, data, adamw(**optimizer), **arguments)
-        for compact in ("progressive", "end")
-    ]
-    (model, watch, losses, logs), (_, expected, losses_of_end, logs_of_end) = runs
-    np.testing.assert_allclose(losses, losses_of_end, rtol=2e-5)
-    for seen, wanted in zip(watch.seen, expected.seen, strict=True):
-        for ffn, ffn_of_end in zip(seen, wanted, strict=True):
-            np.testing.assert_array_equal(ffn["mask"], ffn_of_end["mask"])
-    for name in ("width", "sparsity"):
-        assert logs[name] == logs_of_end[name]
-    for index in (0, 1):
-        widths, full = watch.widths(index), watch.seen[0][index]["hidden_dim"]
-        falls = np.flatnonzero(np.diff(widths))
-        assert 1 < len(falls) <= 11 and (np.diff(widths) <= 0).all()
-        # Within a bucket (and the rounding of the other FFN's) of what lives.
-        alive = [int(ffns[index]["mask"].sum()) for ffns in watch.seen]
-        room = bucket(full, alive[-1]) + 1
-        behind = zip(widths[1:], alive, strict=False)
-        assert all(now <= before + room for now, before in behind)
-    assert not any(ffn.state.active_track for ffn in ki.find_ffns(model))
 
 
 def test_large_layers_become_multiples_of_128(data):

@@ -184,22 +184,3 @@ def test_a_branch_without_a_loss_stops_the_run(data):
         model.fit(x, [y, y], epochs=9, callbacks=[steps, prune], **FIT)
     assert len(steps.losses) <= 16
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [16, 16]
-
-
-@pytest.mark.parametrize("every, compact", [(None, "end"), (3, "off")])
-def test_an_optimizer_that_averages_the_weights(every, compact, data):
-    """What the averages put back of dead neurons is masked, or cut out."""
-    model = model_of(ki.PrunableGatedFFN)
-    model.compile(
-        keras.optimizers.Adam(
-            0.01, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=every
-        ),
-        "mse",
-    )
-    prune = ki.IdeaPruneCallback(TARGET, BEGIN, STEPS, compact=compact)
-    model.fit(*data, epochs=2, callbacks=[prune], **FIT)
-    (ffn,) = ki.find_ffns(model)
-    assert ffn.width == TARGET
-    narrow = ki.compact(model)
-    outputs = [m.predict(data[0], verbose=0) for m in (model, narrow)]
-    np.testing.assert_allclose(*outputs, atol=1e-5)

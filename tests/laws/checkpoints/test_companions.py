@@ -73,12 +73,24 @@ def stopping(patience=3, **arguments):
     return watching(kind, patience=patience, **arguments)
 
 
-def test_more_patience_takes_a_stopped_run_further(data, tmp_path):
-    _, _, first = part_of_run(tmp_path, data, lambda: [stopping()])
-    stopped = len(first.history["loss"])
-    rates, _, second = part_of_run(tmp_path, data, lambda: [stopping(99)])
-    assert list(rates) == [*range(stopped, EPOCHS)]
-    assert len(second.history["loss"]) == EPOCHS
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_a_resumed_run_equals_the_straight_one(data, tmp_path):
+    """Patience and the best score are counted across the kill, beside pruning."""
+
+    def callbacks():
+        kind = keras.callbacks.ReduceLROnPlateau
+        plateau = watching(kind, factor=0.5, patience=2, cooldown=1)
+        return [ki.IdeaPruneCallback(4, 4, 9), plateau, stopping()]
+
+    rates, model, checkpoint = part_of_run(tmp_path / "straight", data, callbacks)
+    assert len(rates) == BEST + 3 < EPOCHS and len(set(rates.values())) > 1
+    found = {}
+    for kill in (2, 6, None):
+        part, resumed, last = part_of_run(tmp_path / "parts", data, callbacks, kill)
+        found |= part
+    assert found == rates and last.history == checkpoint.history
+    for ours, theirs in zip(resumed.variables, model.variables, strict=True):
+        np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
 
 
 def test_what_was_best_of_another_metric_is_not_taken(data, tmp_path):

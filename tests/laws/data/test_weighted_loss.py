@@ -4,14 +4,12 @@ import keras
 import numpy as np
 import pytest
 
-from keras_idea.distillation import FloatLogits, WeightedDistiller
 from keras_idea.lm.runs.models.compiling import cross_entropy
 
 B, T, V, H = 4, 6, 11, 5
 RNG = np.random.default_rng(0)
 X, Y = RNG.integers(0, V, (2, B, T)).astype("int32")
 WEIGHTS = (RNG.random((B, T)) < 0.4).astype("float32")
-SHARE, TEMPERATURE = 0.25, 2.0
 
 
 def model(seed):
@@ -65,36 +63,3 @@ def test_fit_sums_the_weighted_nats_over_all_tokens():
     slope *= WEIGHTS[..., None] / (B * T)
     expected = kernel - np.einsum("bth,btv->hv", h, slope)
     np.testing.assert_allclose(arrays(made)[2], expected, rtol=1e-5, atol=1e-6)
-
-
-def distiller(top_k=None):
-    student, teacher = model(0), model(1)
-    made = WeightedDistiller(
-        teacher,
-        student,
-        FloatLogits(TEMPERATURE, top_k),
-        student_loss_weight=SHARE,
-    )
-    made.compile(optimizer=student.optimizer, loss=cross_entropy())
-    return made
-
-
-@pytest.mark.parametrize("top_k", [3])
-def test_a_teacher_is_followed_on_the_weighted_tokens(top_k):
-    made = distiller(top_k)
-    _, known, _ = arrays(made.teacher)
-    _, own, _ = arrays(made.student)
-    nats = (WEIGHTS * nats_of(own)).sum() / (B * T)
-    places = np.argsort(-known, axis=-1, kind="stable")[..., :top_k]
-    known, own = (np.take_along_axis(a, places, -1) for a in (known, own))
-    p, q = softmax(known / TEMPERATURE), softmax(own / TEMPERATURE)
-    divergence = (WEIGHTS * (p * np.log(p / q)).sum(-1)).sum() / (B * T)
-    logs = one_step(made)
-    total = SHARE * nats + (1 - SHARE) * TEMPERATURE**2 * divergence
-    assert logs["student_loss"] == pytest.approx(nats, rel=1e-5)
-    assert logs["loss"] == pytest.approx(total, rel=1e-4)
-    # Validation takes the weights too.
-    found = distiller(top_k).evaluate(
-        X, Y, sample_weight=WEIGHTS, verbose=0, return_dict=True
-    )
-    assert found["student_loss"] == pytest.approx(nats, rel=1e-5)

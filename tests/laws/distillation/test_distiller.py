@@ -5,9 +5,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.keras_private.flat_model import flat_model
 from tests.support.helpers import to_numpy
-from tests.support.hub_models import batch, tiny_lm
 
 NATS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 FIT = {"batch_size": 4, "shuffle": False, "verbose": 0}
@@ -118,67 +116,6 @@ def test_a_float32_teacher_is_not_rounded_to_the_student(policy):
     assert found == pytest.approx((np.exp(p) * (p - q)).sum(-1).mean(), rel=5e-3)
 
 
-@pytest.mark.parametrize("mode", ["qlora"])
-def test_a_quantized_teacher_and_a_student_with_lora(mode):
-    """Block outputs and logits are compared; of the student LoRA alone is trained."""
-    teacher, student = tiny_lm("llama"), tiny_lm("llama")
-    tuned = student if mode == "qlora" else teacher
-    name = "float8" if mode == "float8" else "int8"
-    tuned.backbone.quantize(name, filters="feedforward_output")
-    if tuned is student:
-        student.backbone.enable_lora(2)
-    student.compile(keras.optimizers.SGD(0.1), NATS, weighted_metrics=None)
-    pair = ki.distiller(teacher, student, weight=1.0)
-    x, y = batch(student, np.random.default_rng(0))
-    outputs = []
-    for task in (teacher, student):
-        blocks = [task.backbone.get_layer(f"transformer_layer_{i}") for i in range(2)]
-        read = keras.Model(task.backbone.input, [block.output for block in blocks])
-        outputs.append([*map(to_numpy, read(x)), to_numpy(task(x))])
-    p, q = (log_softmax(logits[-1].astype("float64")) for logits in outputs)
-    expected = (np.exp(p) * (p - q)).sum(-1).mean()
-    for a, b in zip(outputs[0][:-1], outputs[1][:-1], strict=True):
-        expected += np.square(a - b).mean() / np.square(a).mean()
-    found = pair.evaluate(x, y, 4, verbose=0, return_dict=True)["loss"]
-    assert found == pytest.approx(expected, rel=1e-3)
-    before = {v.path: to_numpy(v) for v in student.variables}
-    pair.fit(x, y, **FIT)
-    moved = [v.path for v in student.variables if np.any(to_numpy(v) != before[v.path])]
-    assert moved and all("lora" in path for path in moved) == (tuned is student)
-
-
-def test_a_layer_runs_once_a_step_and_regularizers_count():
-    teacher, student = model(), model(seed=7, regularizer=keras.regularizers.L2(0.1))
-    student.compile("sgd", NATS, run_eagerly=True)
-    pair = ki.distiller(teacher, student)
-    x, y, _ = data()
-    pair.predict(x, verbose=0)  # which builds it
-    calls = []
-    for made in (teacher, student):
-        layer = made.get_layer("block_1").layers[0]
-        call = layer.call
-        layer.call = lambda *a, call=call, **k: calls.append(1) or call(*a, **k)
-    logs = pair.train_on_batch(x, y, return_dict=True)
-    assert len(calls) == 2
-    added = 0.1 * np.square(by_begin := to_numpy(model(seed=7).layers[1].kernel)).sum()
-    assert by_begin.shape == (4, 6)
-    parts = 0.5 * (logs["student_loss"] + logs["distillation_loss"])
-    assert logs["loss"] == pytest.approx(parts + added, rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["llama tied", "gemma2", "gpt2"],
-)
-def test_the_flat_logits_are_the_tasks(name):
-    task = tiny_lm(name)
-    x, _ = batch(task, np.random.default_rng(0))
-    flat = flat_model(task)
-    np.testing.assert_array_equal(to_numpy(flat(x)), to_numpy(task(x)))
-    order = [v.path for v in task.trainable_variables]
-    assert [v.path for v in flat.trainable_variables] == order
-
-
 def test_a_copy_that_follows_alone_has_no_gradient():
     teacher, student = model(), model()
     student.compile("sgd", NATS)
@@ -201,3 +138,10 @@ def test_a_pair_is_saved_whole(tmp_path):
         made.compile("sgd", NATS)
     before = pair.evaluate(x, y, 8, verbose=0)
     np.testing.assert_allclose(loaded.evaluate(x, y, 8, verbose=0), before, rtol=1e-6)
+
+
+def test_a_distiller_itself_is_not_compacted():
+    loss = keras.distillation.LogitsDistillation()
+    pair = keras.distillation.Distiller(model(), model(seed=7), loss)
+    with pytest.raises(ValueError, match=r"compact\(distiller.student\)"):
+        ki.compact(pair)

@@ -46,21 +46,6 @@ def random_tokens(rng, length):
     return rng.integers(0, VOCABULARY, length)
 
 
-def test_every_length_and_order(model):
-    """Padding, buckets and batches change nothing; the order is that of the call."""
-    rng = np.random.default_rng(1)
-    lengths = [2, 3, 32, 33, 34, 64, 65, 66, 90, 91, 2, 40, 33]
-    sequences = [random_tokens(rng, length) for length in lengths]
-    scorer = TokenScorer(model, max_length=90, batch_tokens=128)
-    done = []
-    scores = scorer.score(sequences, done.append)
-    assert sum(done) == len(sequences)
-    for sequence, (log_probability, greedy) in zip(sequences, scores, strict=True):
-        logs, likeliest = expected_scores(model, sequence)
-        np.testing.assert_allclose(log_probability, logs, atol=1e-5)
-        np.testing.assert_array_equal(greedy, likeliest)
-
-
 @pytest.mark.parametrize("stride", [3, None])
 @pytest.mark.parametrize("size", [2, 17, 45])
 def test_perplexity_predicts_each_token_once(model, size, stride):

@@ -1,6 +1,5 @@
 """The monitor: what TensorBoard reads in its files, against independent values."""
 
-import keras
 import numpy as np
 import pytest
 
@@ -101,31 +100,3 @@ def test_monitoring_changes_nothing(ffn, data, tmp_path):
     schedule = ki.CubicWidth(16, 4, 2, 8)
     assert name.startswith("ffn_0") and len(shown) == 16
     assert shown == {step: schedule(step) for step in shown}
-
-
-@pytest.mark.parametrize("compact", ["end"])
-def test_heads_are_told_beside_neurons(tmp_path, compact):
-    """Of two attentions with four and two key/value heads; one of them is pruned."""
-    x = inputs = keras.Input((5, 8))
-    for name, heads in (("first", 4), ("second", 2)):
-        layer = keras.layers.GroupQueryAttention(4, 4, heads, name=name)
-        x = keras.layers.Add()([x, layer(x, x)])
-    model = keras.Model(inputs, keras.layers.Dense(1, name="out")(x))
-    model.compile(keras.optimizers.Adam(), "mse")
-    monitor = ki.Monitor(tmp_path, update_every=1, neurons_every=1)
-    prune = ki.IdeaPruneCallback(
-        begin_step=2,
-        prune_steps=4,
-        targets={"kv_groups": 0.5},
-        compact=compact,
-        groups=lambda group: group.name == "first",
-        log_dir=monitor,
-    )
-    x = np.random.default_rng(0).normal(size=(40, 5, 8)).astype("float32")
-    model.fit(x, x[..., :1], batch_size=5, verbose=0, callbacks=[prune])
-    events, heads = Events(tmp_path), ki.CubicWidth(4, 2, 2, 4)
-    assert events.scalars("width/first") == {s: heads(s) for s in range(1, 9)}
-    assert events.scalars("sparsity/first")[8] == 0.5
-    assert "width/second" not in events.tags
-    assert "churn/first" in events.tags
-    assert events.histograms("importance_log10/first")[4].num == heads(4)

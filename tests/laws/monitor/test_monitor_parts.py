@@ -1,23 +1,18 @@
 """The monitor's parts, where a whole run would not show the corner."""
 
-import sys
-
 import keras
 import numpy as np
 import pytest
 
-import keras_idea as ki
 from keras_idea.callbacks.monitor.interval import IntervalMeter
 from keras_idea.callbacks.monitor.neuron_image import neuron_image
 from keras_idea.callbacks.monitor.neuron_lives import NeuronLives
-from keras_idea.callbacks.monitor.neuron_watch import NeuronWatch
 from keras_idea.finding.work_count import (
     matrix_weights,
     multiply_adds,
 )
 from keras_idea.functional.counts import train_flops
 from keras_idea.models import DecoderConfig, decoder
-from keras_idea.surgery.narrow_in_place import shrink_in_place
 
 
 def means(losses):
@@ -92,34 +87,6 @@ class TestWork:
         assert counted > 1.5 * without
 
 
-class TestNeurons:
-    def test_churn_and_places_over_a_narrowing(self):
-        """Neurons keep their first numbers, also between two compactions."""
-        model = keras.Sequential([keras.Input((2,)), ki.PrunableGatedFFN(6)])
-        watch = NeuronWatch()
-        (ffn,) = ki.find_ffns(model)
-        ffn.state.target_dim = 2  # as a pruning run says it
-
-        def read(importance, mask, step):
-            ffn.state._scores.assign(np.tile(np.float32(importance), (3, 1)))
-            ffn.state._mask.assign(np.array(mask, "float32"))
-            return watch.read([ffn], step)[0]
-
-        first = read([6, 5, 4, 3, 2, 1], [1] * 6, 1)
-        assert (first.width, first.churn, first.sparsity) == (6, None, 0.0)
-        second = read([6, 1, 4, 3, 2, 5], [1, 1, 0, 1, 1, 1], 2)
-        assert second.churn == 2 and second.width == 5  # 1 leaves, 5 enters
-        np.testing.assert_allclose(second.importance, [6, 1, 3, 2, 5])
-        shrink_in_place(model)
-        third = watch.read(ki.find_ffns(model), 3)[0]
-        assert (third.width, third.churn) == (5, None)
-        assert third.sparsity == pytest.approx(1 / 6) and len(third.importance) == 0
-        (levels,) = watch.levels()
-        assert levels.layer == ffn.name and levels.steps.tolist() == [1, 2]
-        np.testing.assert_array_equal(levels.levels[0], [255, 204, 153, 102, 51, 1])
-        assert levels.levels[1].tolist().index(0) == 2
-
-
 class TestImage:
     def test_the_dead_are_on_top_and_from_their_step_on(self):
         levels = np.array([[1, 128, 255], [0, 1, 255]], "uint8")
@@ -132,10 +99,3 @@ class TestImage:
             assert map_[:7, 21:].all() and not map_[:, :19].any()
             assert not map_[12:].any()
         assert (pixels[49, 5] == (37, 52, 148)).all()  # the most important
-
-
-@pytest.mark.parametrize("package", ["tensorboardX"])
-def test_a_missing_package_is_named_before_a_run(monkeypatch, tmp_path, package):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=rf"'{package}'.*keras-idea\[tensorboard\]"):
-        ki.Monitor(tmp_path)

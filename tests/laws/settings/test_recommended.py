@@ -79,30 +79,3 @@ def test_the_run_that_was_measured_on_a_released_checkpoint():
         "warmup_steps": 11,
     }
     assert found.distiller == {"temperature": 1.0, "weight": 0.5, "features": False}
-
-
-def test_a_limit_of_parameters():
-    model, most = chain(), parameters(300)
-    found = ki.recommended(model, 100_000, target=most)
-    assert found.prune["target_parameters"] == most
-    # The widest multiple of 32 within it.
-    assert found["kept"] == {"neurons": 288}
-    assert found.settings["target_parameters"].basis == "given"
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        ({"tokens": 0}, "`tokens` must be an integer >= 1"),
-        ({"tokens": 100}, "`tokens` must be at least 6,144"),
-        ({"target": 1.5}, "`target` must be a float in (0, 1)"),
-        ({"target": 10**9}, "is within target_parameters=1,000,000,000 already"),
-        ({"target": 50}, "target_parameters=50 cannot be met by pruning"),
-        ({"target": {"neurons": 1024}}, "fewer than the 1024 neurons"),
-        ({"target": {"kv_groups": 0.5}}, "has no 'kv_groups' that can be pruned"),
-    ],
-)
-def test_what_cannot_be(arguments, words):
-    with pytest.raises(ValueError) as raised:
-        ki.recommended(**{"model": chain(1024, 700), "tokens": 8_000, **arguments})
-    assert words in str(raised.value)
