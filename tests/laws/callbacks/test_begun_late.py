@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.callbacks.prune import session
-from keras_idea.callbacks.prune.run_checks import check_end
 from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 
@@ -39,20 +37,6 @@ def test_it_prunes_all_the_same(data):
         np.testing.assert_array_equal(ffn.original_indices, left)
     np.testing.assert_allclose(logs["loss"], expected["loss"], rtol=1e-5)
     assert logs["width"] == expected["width"] and logs["width"][-1] == 4
-
-
-def test_what_was_not_pruned_ends_the_run():
-    """The steps went by, and no mask was made."""
-    model = residual_model()
-    model.compile("adamw", "mse")
-    model.optimizer.build(model.trainable_variables)
-    targets = [(ffn, 4) for ffn in ki.find_ffns(model)]
-    run = session.Session(ki.methods.get("sensitivity"), targets, 0, 4, 1)
-    run.begin(model, start=0)
-    check_end(run, 4)
-    with pytest.raises(RuntimeError, match="ffn_0 still has 16 neurons"):
-        check_end(run, 5)
-    run.end(model)
 
 
 def made():

@@ -40,26 +40,6 @@ def test_callbacks_that_restore_are_refused_by_name(name, data, tmp_path):
     assert "apply" not in vars(model.optimizer)
 
 
-def test_wide_weights_that_are_kept_end_the_run(data):
-    """Loss scaling skips steps, so that pruning ends later than was to be expected."""
-    x, y = data[0], data[1].copy()
-    y[:32] = np.nan  # half of the batches
-    model = model_of(ki.PrunableGatedFFN)
-    inner = keras.optimizers.SGD(LEARNING_RATE)
-    model.compile(keras.optimizers.LossScaleOptimizer(inner, initial_scale=4.0), "mse")
-    rises = keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: logs.update(rises=float(epoch))
-    )
-    stop = keras.callbacks.EarlyStopping(
-        "rises", mode="min", restore_best_weights=True, start_from_epoch=1
-    )
-    prune = ki.IdeaPruneCallback(TARGET, 2, 10)
-    callbacks = [prune, rises, stop]
-    with pytest.raises(ValueError, match="Set a later start_from_epoch"):
-        model.fit(x, y, epochs=4, callbacks=callbacks, **FIT)
-    assert "apply" not in vars(inner)
-
-
 class Fail(keras.callbacks.Callback):
     """Ends a fit by an exception."""
 

@@ -83,14 +83,6 @@ def test_the_step_and_the_slots_stay(make, was, now):
         np.testing.assert_array_equal(to_numpy(a), to_numpy(b))
 
 
-def test_the_same_accumulation_resumes_in_the_middle_of_a_step():
-    old, new = model_with(adam(3)), model_with(adam(3))
-    give_values(old, 7)
-    resume(new, *saved(old), step=2)
-    for a, b in zip(new.optimizer.variables, old.optimizer.variables, strict=True):
-        np.testing.assert_array_equal(to_numpy(a), to_numpy(b))
-
-
 def with_average(batches):
     return adam(batches, use_ema=True)
 

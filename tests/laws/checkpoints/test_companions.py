@@ -3,6 +3,7 @@
 import shutil
 
 import keras
+import numpy as np
 import pytest
 
 import keras_idea as ki
@@ -121,17 +122,3 @@ def test_rejected_before_a_step(data, tmp_path, behind, message):
     with pytest.raises(ValueError, match=message):
         model.fit(*data, verbose=0, callbacks=[ki.Checkpoint(tmp_path), behind()])
     assert model.optimizer.iterations == 0
-
-
-def test_a_stateful_callback_behind_it_is_rejected(data, tmp_path):
-    class Counter(keras.callbacks.Callback):
-        def get_state(self):
-            return {}
-
-        def set_state(self, state):
-            pass
-
-    counter, model = Counter(), made()
-    checkpoint = ki.Checkpoint(tmp_path, stateful={"counter": counter})
-    with pytest.raises(ValueError, match="saves the state of Counter, so it must come"):
-        model.fit(*data, verbose=0, callbacks=[checkpoint, counter])

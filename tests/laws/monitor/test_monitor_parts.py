@@ -1,8 +1,6 @@
 """The monitor's parts, where a whole run would not show the corner."""
 
-import keras
 import numpy as np
-import pytest
 
 from keras_idea.callbacks.monitor.interval import IntervalMeter
 from keras_idea.callbacks.monitor.neuron_image import neuron_image
@@ -55,36 +53,6 @@ class TestWork:
         # Each of two layers: 6 positions by 8 features, with queries and with values.
         assert multiply_adds(model, 6) == expected + 2 * (2 * 6 * 8)
         assert multiply_adds(model, None) == expected
-
-    @pytest.mark.daily("jax")
-    @pytest.mark.parametrize("key_value_heads", [1])
-    @pytest.mark.skipif(keras.backend.backend() != "jax", reason="asks XLA's own count")
-    def test_the_count_is_the_compilers(self, key_value_heads):
-        """Long sequences, where half of it is attention's; elementwise comes on top."""
-        import jax
-
-        config = DecoderConfig(
-            vocabulary_size=64,
-            model_dim=64,
-            num_layers=2,
-            num_heads=4,
-            num_key_value_heads=key_value_heads,
-            hidden_dim=96,
-            sequence_length=256,
-        )
-        model = decoder(config)
-        values = [variable.value for variable in model.trainable_variables]
-        others = [variable.value for variable in model.non_trainable_variables]
-
-        def forward(values, x):
-            return model.stateless_call(values, others, x)[0]
-
-        x = jax.numpy.zeros((2, 256), "int32")
-        compiled = jax.jit(forward).lower(values, x).compile()
-        counted = 2 * 2 * 256 * multiply_adds(model, 256)
-        assert counted <= compiled.cost_analysis()["flops"] <= 1.1 * counted
-        without = 2 * 2 * 256 * matrix_weights(model)
-        assert counted > 1.5 * without
 
 
 class TestImage:
