@@ -82,6 +82,7 @@ def test_a_compact_copy_counts_as_the_model_does(data):
     assert widths(copy) == [8, 6]
 
 
+@pytest.mark.filterwarnings("ignore:begin_step=")
 def test_what_is_narrow_can_only_become_narrower(data):
     model = made()
 

@@ -15,7 +15,7 @@ from tests.support.ways_to_train import (
     model_of,
 )
 
-TARGET, LEARNING_RATE = 4, 0.05
+TARGET = 4
 
 
 RESTORING = {

@@ -1,4 +1,4 @@
-"""A model that is saved, traced, cloned or built in the middle of pruning."""
+"""A model that is saved in the middle of pruning, and files of another width."""
 
 import keras
 import numpy as np

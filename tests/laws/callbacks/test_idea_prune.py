@@ -99,7 +99,7 @@ def test_a_second_schedule_is_not_the_first_one_s_trace(data):
     model = residual_model((16,))
     model.compile("adam", "mse")
     model.fit(*data, **FIT)
-    for target, begin, widths in ((8, 10, [8]), (3, 18, [8, 3])):
+    for target, begin, widths in ((8, 10, [8]), (3, 26, [8, 3])):
         prune = ki.IdeaPruneCallback(target, begin, 4, compact="off")
         history = model.fit(*data, epochs=len(widths), callbacks=[prune], **FIT)
         assert history.history["width"] == widths

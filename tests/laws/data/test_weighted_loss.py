@@ -1,4 +1,4 @@
-"""Weights of tokens in the loss: of `fit`, of a teacher, of the bits, against NumPy."""
+"""Weights of tokens in the loss of `fit`, against NumPy."""
 
 import keras
 import numpy as np

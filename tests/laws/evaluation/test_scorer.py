@@ -1,4 +1,4 @@
-"""Scores and perplexity against NumPy, over every length and window."""
+"""Perplexity against NumPy, over every window."""
 
 import math
 
