@@ -5,33 +5,8 @@ import numpy as np
 import pytest
 
 from keras_idea.groups.cut import Cut
-from keras_idea.surgery.narrow_in_place import narrow_variable, resize
+from keras_idea.surgery.narrow_in_place import narrow_variable
 from tests.support.helpers import to_numpy
-
-
-def size(value):
-    """Numbers that a value of the backend still holds."""
-    if keras.backend.backend() == "jax":
-        return 0 if value.is_deleted() else value.size
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        return int(
-            tf.size(tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype))
-        )
-    return None  # torch frees what nothing refers to
-
-
-def test_a_resized_variable():
-    variable = keras.Variable(np.arange(12.0).reshape(4, 3), name="kernel")
-    old = variable.value
-    resize(variable, keras.ops.take(variable.value, [0, 2], axis=0))
-    assert tuple(variable.shape) == (2, 3)
-    np.testing.assert_array_equal(to_numpy(variable), [[0, 1, 2], [6, 7, 8]])
-    assert size(old) in (0, None)
-    variable.assign(np.ones((2, 3)))
-    np.testing.assert_array_equal(to_numpy(variable), np.ones((2, 3)))
-
 
 EXPERTS = np.array([[0, 2, 3], [1, 2, 5]])
 # What narrowing slices, in which 6 neurons lie, and which of them stay.

@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 
-import keras_idea as ki
 from keras_idea.groups.cut import Cut
 from keras_idea.step.row_ops import (
     mean_sensitivity,
@@ -77,19 +76,3 @@ def test_pruned_rows_are_zero_whatever_they_were(pruned, dtype):
             value = to_numpy(keras.ops.cast(value, "float32"))
             np.testing.assert_array_equal(value, right)
         assert keras.backend.standardize_dtype(variable.dtype) == dtype
-
-
-def test_a_mask_is_looked_at_again_when_it_has_changed():
-    """Torch multiplies by no mask of ones; the answer follows the mask at once."""
-    layer = ki.PrunableGatedFFN(6)
-    x = keras.ops.convert_to_tensor(RNG.normal(size=(2, 4)).astype("float32"))
-    layer(x)
-    kernels = (layer.up_kernel, layer.gate_kernel, layer.down_kernel)
-    up, gate, down = (to_numpy(kernel) for kernel in kernels)
-    hidden = keras.activations.silu(to_numpy(x) @ up)
-    hidden = to_numpy(hidden) * (to_numpy(x) @ gate)
-    for mask in ([1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1], [1] * 6, [0, 0, 0, 0, 0, 1]):
-        layer.state.mask.assign(np.array(mask, "float32"))
-        for _ in range(2):
-            right = hidden @ (down * np.array(mask)[:, None])
-            np.testing.assert_allclose(to_numpy(layer(x)), right, atol=1e-5)
