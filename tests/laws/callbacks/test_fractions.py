@@ -8,7 +8,7 @@ import keras
 import pytest
 
 import keras_idea as ki
-from tests.laws.surgery.test_heads_in_fit import FEATURES, two_attentions
+from tests.support.case_models import heads
 from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import residual_model
 from tests.support.ways_to_train import FIT
@@ -170,8 +170,8 @@ def test_heads_too(epoch, how, data, tmp_path):
     def fit(model):
         model.fit(x, x[..., :2], epochs=4, callbacks=[prune(None, **how), save], **FIT)
 
-    x = data[0][..., :FEATURES]
-    model = two_attentions(["grouped"])
+    x = data[0]
+    model = heads(["grouped"])
     model.compile(keras.optimizers.Adam(0.01), "mse")
     save = keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.keras")
     fit(model)

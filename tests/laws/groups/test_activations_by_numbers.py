@@ -127,6 +127,7 @@ def test_another_function_is_named(function, reason):
         assert re.search(reason, explained.left_out["up"])
 
 
+@pytest.mark.daily("torch", "tensorflow")
 def test_asking_changes_no_random_number():
     drawn = []
     for asks in (True, False):

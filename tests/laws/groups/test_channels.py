@@ -7,6 +7,7 @@ from keras import layers
 
 import keras_idea as ki
 from tests.support.conv_nets import MODELS, drawn, normal, of, u_net
+from tests.support.conv_nets_trained import OFF_THE_STOCK_PATH
 from tests.support.helpers import to_numpy
 
 

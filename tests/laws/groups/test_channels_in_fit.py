@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 from keras import layers
 
 import keras_idea as ki
@@ -51,6 +52,7 @@ def trained(model, compact, **arguments):
     return model, history.history
 
 
+@pytest.mark.daily("torch", "tensorflow")
 def test_equals_numpy_in_float64():
     model = network()
     x, y = data()
@@ -67,19 +69,3 @@ def test_equals_numpy_in_float64():
         np.testing.assert_array_equal(to_numpy(group.mask), mask)
     for name, weight in weights_of(model).items():
         np.testing.assert_allclose(weight, expected[name], atol=2e-6)
-
-
-def test_a_frozen_normalization_stays():
-    """Its weights are not zeroed, and are cut out with the channel."""
-    masked, narrow = network(), network()
-    for model, compact in ((masked, "off"), (narrow, "end")):
-        normal = model.get_layer("normal")
-        normal.beta.assign(np.linspace(0.5, 1.0, 8))
-        normal.moving_mean.assign(np.linspace(-1.0, 1.0, 8))
-        normal.trainable = False
-        model.compile(keras.optimizers.SGD(RATE), model.loss)
-        trained(model, compact)
-    x, _ = data()
-    assert to_numpy(masked.get_layer("normal").beta).all()
-    expected = to_numpy(masked(x))
-    np.testing.assert_allclose(to_numpy(narrow(x)), expected, atol=2e-6)

@@ -66,7 +66,8 @@ KINDS = ("own", "plain", "dense")
 of_kinds = pytest.mark.parametrize("kind", KINDS)
 
 
-@of_kinds
+@pytest.mark.daily("torch", "jax", "tensorflow")
+@pytest.mark.parametrize("kind", ["own"])
 def test_looking_changes_no_bit(kind, data):
     alone, watched = model_of(kind), model_of(kind)
     losses = [

@@ -29,6 +29,7 @@ def of_operations():
     return keras.Model(inputs, down(up(ops.reshape(flat, (-1, LENGTH, DIM)))))
 
 
+@pytest.mark.daily("torch", "jax", "tensorflow")
 def test_operations_of_a_graph_too():
     assert list(ki.explain(of_operations()).taken.values()) == [WIDTH]
 

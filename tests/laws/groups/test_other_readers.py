@@ -1,4 +1,4 @@
-"""Neurons that something sees beside the way that a model is called without a word."""
+"""Neurons that something else sees or computes with: they stay."""
 
 import keras
 import numpy as np
@@ -20,42 +20,6 @@ def fitted(model, xy, prune, **compiled):
     model.compile("adam", "mse", **compiled)
     fit = {"batch_size": 8, "shuffle": False, "verbose": 0}
     return model.fit(*xy, epochs=4, callbacks=[prune], **fit)
-
-
-class InTraining(keras.Model):
-    """A model that does more in training with its hidden activations."""
-
-    def __init__(self, more):
-        super().__init__()
-        self.up, self.down = layers.Dense(WIDTH, "relu"), layers.Dense(3)
-        self.aux, self.more = layers.Dense(3), more
-
-    def build(self, shape):
-        self.up.build(shape)
-        self.down.build((None, WIDTH))
-        self.aux.build((None, WIDTH))
-
-    def call(self, x, training=None):
-        hidden = self.up(x)
-        if training and self.more == "a loss":
-            self.add_loss(ops.mean(hidden**2))
-        if training and self.more == "a mean":
-            hidden = hidden - ops.mean(hidden, -1, keepdims=True)
-        if training and self.more == "a head":
-            return self.down(hidden) + 0.1 * self.aux(hidden)
-        return self.down(hidden)
-
-
-def in_training(more):
-    model = InTraining(more)
-    model.build((None, 8))
-    return model
-
-
-@pytest.mark.parametrize("more", ["a loss", "a mean"])
-def test_what_only_training_does_is_looked_at(more):
-    explained = ki.explain(in_training(more))
-    assert not explained.taken and len(explained.left_out) == 3
 
 
 class Transposed(keras.layers.Layer):

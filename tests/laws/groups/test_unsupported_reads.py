@@ -1,11 +1,14 @@
 """What users wrote that was once pruned wrongly, or refused with the wrong words."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
 from keras import layers, ops
 
 import keras_idea as ki
+from keras_idea.groups.dense import find_dense_groups
 
 WIDTH, TARGET = 16, 4
 
@@ -148,15 +151,11 @@ NO_SAMPLES = {
     "a function": (lambda: SAMPLES, "an object of type function"),
     "a class": (keras.Sequential, "an object of type type"),
     "lists": (SAMPLES.tolist(), "a list that holds float. Make arrays of it"),
-    "(lists, y)": ((SAMPLES.tolist(), SAMPLES), "a list that holds float"),
-    "a dict of lists": ({"x": SAMPLES.tolist()}, "a dict that holds float"),
     "None in a list": ([None], "a list that holds NoneType"),
     "a number": (np.float32(3), "a float32 that holds float32"),
     "nothing": ([], "hold no sample"),
     "other columns": (SAMPLES[:, :5], r"inputs of shape \(6, 5\) \(ValueError: .*8"),
     "one sample": (SAMPLES[0], r"cannot be called on `data`.*shape \(8,\)"),
-    "a wrong batch": ([SAMPLES[:, :5]], r"inputs of shape \(6, 5\)"),
-    "names": ({"y": SAMPLES}, r"cannot be called on `data`.*shape \(6, 8\)"),
     "texts": (np.array(["a", "b"]), r"cannot be called on `data`.*shape \(2,\)"),
 }
 
@@ -171,3 +170,48 @@ def test_data_that_are_no_samples(data, match):
     prune = ki.IdeaPruneCallback(2, begin_step=0, prune_steps=1, method=method)
     with pytest.raises(ki.KerasIdeaError):
         model.fit(SAMPLES, SAMPLES[:, :4], verbose=0, callbacks=[prune])
+
+
+def two_layers(between, activation="relu"):
+    inputs = keras.Input((4, 6))
+    hidden = keras.layers.Dense(8, activation, name="up")(inputs)
+    read = keras.layers.Dense(6, name="down")
+    return keras.Model(inputs, between(inputs, hidden, read))
+
+
+@pytest.mark.parametrize(
+    "between, reason",
+    [
+        (lambda x, h, down: (down(h), h), "is an output of the model"),
+        (lambda x, h, down: down(h[..., ::-1]), "operation GetItem"),
+        (lambda x, h, down: down(ops.softmax(h)), "operation Softmax"),
+        (lambda x, h, down: down(keras.layers.Activation("softmax")(h)), "softmax of"),
+        (lambda x, h, down: down(keras.layers.Softmax()(h)), "Softmax"),
+        (lambda x, h, down: down(h) + ops.matmul(h, down.kernel), "Matmul"),
+        (lambda x, h, down: down(h / ops.sum(h, -1, keepdims=True)), "Sum|broadcasts"),
+        (lambda x, h, down: down(h * np.arange(8.0)), "a number of its own"),
+        (lambda x, h, down: down(h) + ops.mean(h), "operation Mean"),
+        (lambda x, h, down: down(keras.layers.LayerNormalization()(h)), "LayerNorm"),
+        (lambda x, h, down: down(keras.layers.Reshape((4, 8))(h)), "Reshape"),
+    ],
+)
+def test_left_out(between, reason):
+    found = find_dense_groups(two_layers(between))
+    assert not found.groups
+    assert re.search(reason, found.left_out["up"])
+
+
+def test_neurons_added_to_an_input_are_left_out():
+    inputs = keras.Input((8,))
+    hidden = inputs + keras.layers.Dense(8, name="up")(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(2)(hidden))
+    reason = find_dense_groups(model).left_out["up"]
+    assert reason == "it is combined with an input of the model"
+
+
+def test_names_that_come_later_are_as_without_it():
+    model = two_layers(lambda x, h, down: down(h), lambda h: ops.softmax(h))
+    keras.layers.Softmax()  # so that the next one's name has a number
+    before = int(keras.layers.Softmax().name.rpartition("_")[2])
+    find_dense_groups(model)
+    assert keras.layers.Softmax().name == f"softmax_{before + 1}"

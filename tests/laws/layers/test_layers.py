@@ -1,4 +1,4 @@
-"""The layers themselves: values, conformance, serialization, dtypes."""
+"""The layers themselves: values, rematerialization, constraints."""
 
 import keras
 import numpy as np
@@ -14,8 +14,9 @@ def silu(x):
     return x / (1 + np.exp(-x))
 
 
+@pytest.mark.daily("torch", "jax", "tensorflow")
 @pytest.mark.parametrize("cls", LAYERS)
-@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (2, 1, 3, 4)])
+@pytest.mark.parametrize("shape", [(3, 4), (2, 1, 3, 4)])
 @pytest.mark.parametrize("use_bias", [False, True])
 def test_values_for_any_rank(cls, shape, use_bias):
     rng = np.random.default_rng(0)
@@ -50,6 +51,7 @@ def test_up_and_gate_start_different(seed):
     assert np.abs(to_numpy(layer.up_kernel) - to_numpy(layer.gate_kernel)).max() > 0.1
 
 
+@pytest.mark.daily("torch", "jax")
 def test_rematerialization_does_not_count_twice(data):
     # Without XLA, Keras on TensorFlow may recompute with weights that are updated
     # already: a stock layer's gradients are then off too.
@@ -87,3 +89,43 @@ def test_an_activation_over_the_neurons_is_refused(layer, activation):
     """Fewer neurons would have another softmax."""
     with pytest.raises(ValueError, match=r"each neuron alone.*(softmax|over_all)"):
         layer(8, activation=activation)
+
+
+def pruned(data, target, **arguments):
+    """A model of one FFN, its neurons pruned to `target`, still wide."""
+    model = residual_model((16,), use_bias=True, **arguments)
+    # Moments would go on moving what is dead, once no pruner is at work.
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    prune = start_pruning(model, target, 0, 4)
+    for _ in range(6):
+        model.train_on_batch(*data)
+    prune.on_train_end()
+    (ffn,) = ki.find_ffns(model)
+    assert ffn.width == target and ffn.hidden_dim == 16
+    return model, ffn
+
+
+def dead_weights(ffn):
+    """All weights of pruned neurons in the three matrices and two biases."""
+    dead = np.flatnonzero(to_numpy(ffn.mask) == 0)
+    return [np.take(to_numpy(c.variable), dead, axis=c.axis) for c in ffn.cuts()]
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        keras.constraints.NonNeg(),
+        keras.constraints.MaxNorm(0.5),
+        keras.constraints.UnitNorm(),
+        keras.constraints.MinMaxNorm(0.5, 0.9),
+    ],
+)
+def test_pruned_neurons_stay_zero(constraint, data):
+    model, ffn = pruned(data, 5, kernel_constraint=constraint)
+    for _ in range(3):
+        model.train_on_batch(*data)
+    assert not any(weights.any() for weights in dead_weights(ffn))
+    # It holds of the living: once more changes nothing.
+    for kernel in ffn.kernels:
+        again = to_numpy(constraint(kernel.value))
+        np.testing.assert_allclose(again, to_numpy(kernel), rtol=1e-5, atol=1e-6)

@@ -109,20 +109,24 @@ def test_computes_the_same(name, tmp_path):
     keras.models.load_model(tmp_path / "copy.keras")
 
 
-class Padding(layers.Layer):
-    """The file of it makes a layer that minds no padding."""
+class Padded(keras.Model):
+    """Hands the mask of its embedding on itself, over an operation."""
 
-    def call(self, x):
-        return keras.ops.where(x == 0.0, 3.0, x)
+    def __init__(self):
+        super().__init__()
+        self.embedding = layers.Embedding(20, 8, mask_zero=True)
+        self.up, self.pool = layers.Dense(8, "gelu"), layers.GlobalAveragePooling1D()
 
-    @classmethod
-    def from_config(cls, config):
-        return NoPadding.from_config(config)
+    def call(self, ids):
+        x = self.embedding(ids)
+        return self.pool(x + self.up(x), mask=keras.ops.not_equal(ids, 0))
 
 
-class NoPadding(layers.Layer):
-    def call(self, x):
-        return x + 0.0
+def test_masks_are_handed_on():
+    model, ids = Padded(), np.array([[3, 4, 5, 6], [7, 8, 0, 0]])
+    expected = to_numpy(model(ids))
+    found = to_numpy(ki.as_functional(model)(ids))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 class Penalized(layers.Layer):
@@ -176,10 +180,6 @@ REFUSED = {
     "no config": (
         lambda: of((5, 5, 2), Strange(lambda x: x + 1), layers.Conv2D(2, 1)),
         "Strange 'strange' has no config",
-    ),
-    "another number of padding": (
-        lambda: of((5, 5, 2), Padding(), layers.Conv2D(2, 1)),
-        "gives other outputs",
     ),
     "a loss": (penalized, "outputs or losses|copy of 'penalized'"),
 }

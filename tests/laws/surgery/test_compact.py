@@ -1,47 +1,15 @@
-"""compact: a new, narrow model that computes, trains and saves as the old one."""
-
-from typing import NamedTuple
+"""What the laws do not say of `compact`: further optimizers, shared embeddings."""
 
 import keras
 import numpy as np
+import pytest
 
 import keras_idea as ki
-from tests.support.helpers import to_numpy
-
-
-class Pair(NamedTuple):
-    """Two layers by name."""
-
-    first: keras.layers.Layer
-    second: keras.layers.Layer
-
-
-@keras.saving.register_keras_serializable(package="keras_idea_tests")
-class InTuples(keras.Model):
-    """Its FFNs are in tuples, which tensorflow wraps."""
-
-    def __init__(self, **keywords):
-        super().__init__(**keywords)
-        self.plain = (ki.PrunableGatedFFN(8), ki.PrunableGatedFFN(8))
-        self.named = Pair(ki.PrunableGatedFFN(8), keras.layers.Dense(8))
-
-    def call(self, inputs):
-        hidden = self.plain[1](self.plain[0](inputs))
-        return self.named.second(self.named.first(hidden))
-
-
-def test_held_in_tuples(data):
-    model = InTuples()
-    model(data[0])
-    for ffn in ki.find_ffns(model):
-        ffn.mask.assign(np.float32(np.arange(8) < 5))
-    narrow = ki.compact(model)
-    held = [*narrow.plain, narrow.named.first]
-    assert [type(layer) for layer in held] == [ki.GatedFFN] * 3
-    assert [layer.hidden_dim for layer in held] == [5] * 3
-    expected = to_numpy(model(data[0]))
-    within = 1e-6 * np.abs(expected).max()  # other shapes add in another order
-    np.testing.assert_allclose(to_numpy(narrow(data[0])), expected, atol=within)
+from keras_idea.surgery import shrink_in_place
+from tests.support.helpers import residual_model, start_pruning, to_numpy
+from tests.support.hub_models import batch, tiny_lm
+from tests.support.hub_training import prune_at_random
+from tests.support.optimizers import OPTIMIZERS, WHOLE_MATRIX
 
 
 def test_after_a_step_by_hand():
@@ -56,3 +24,79 @@ def test_after_a_step_by_hand():
     expected = [up[:, 1:], bias[1:], down[1:], last]
     for one, other in zip(ki.compact(model).get_weights(), expected, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def masked_model(optimizer, data, ffn=ki.PrunableGatedFFN):
+    """A model half of whose neurons were pruned, with two more steps since."""
+    keras.utils.set_random_seed(0)
+    model = residual_model((16, 12), use_bias=True, ffn=ffn)
+    model.compile(optimizer, "mse")
+    prune = start_pruning(model, 6, 0, 1)
+    for _ in range(4):
+        model.train_on_batch(*data)
+    prune.on_train_end()
+    return model
+
+
+MADE = {**OPTIMIZERS, **WHOLE_MATRIX}
+OF_CASES = ("accumulated", "loss scale", "sgd", "momentum", "adamw", "amsgrad", "ftrl")
+
+
+@pytest.mark.parametrize("name", [name for name in MADE if name not in OF_CASES])
+def test_the_next_steps_are_equal(name, data):
+    make = MADE[name]
+    masked, shrunk = masked_model(make(), data), masked_model(make(), data)
+    optimizer = shrunk.optimizer
+    narrow = ki.compact(masked)
+    shrink_in_place(shrunk)
+    assert shrunk.optimizer is optimizer
+    sizes = [
+        [int(np.prod(v.shape)) for v in m.optimizer.variables] for m in (shrunk, narrow)
+    ]
+    assert sum(sizes[0]) == sum(sizes[1])
+    first = [m.train_on_batch(*data) for m in (masked, narrow, shrunk)]
+    second = [m.train_on_batch(*data) for m in (masked, narrow, shrunk)]
+    # The first loss is before the optimizer's step, the second after it.
+    np.testing.assert_allclose(first, first[0], rtol=2e-5)
+    np.testing.assert_allclose(second[1], second[2], rtol=2e-5)
+    if name in OPTIMIZERS:
+        np.testing.assert_allclose(second, second[0], rtol=2e-5)
+
+
+LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+QUIET = {"batch_size": 4, "shuffle": False, "verbose": 0}
+
+
+@pytest.fixture
+def lm():
+    model = tiny_lm("llama3")
+    model.compile(keras.optimizers.AdamW(1e-2), LOSS)
+    return model
+
+
+def tokens(model, size=16):
+    return batch(model, np.random.default_rng(0), size=size)
+
+
+def test_a_graph_that_shares_the_embedding_with_its_backbone(lm):
+    x, _ = tokens(lm)
+    prune_at_random(lm, 12)
+    graph = keras.Model(lm.input, lm.output)
+    narrow = ki.compact(graph)
+    assert (
+        narrow.count_params() == tiny_lm("llama3", intermediate_dim=12).count_params()
+    )
+    np.testing.assert_allclose(
+        narrow.predict(x, verbose=0), graph.predict(x, verbose=0), atol=1e-5
+    )
+
+
+def test_ffns_that_are_left_out_would_be_wider(lm):
+    x, y = tokens(lm)
+    first = ki.find_ffns(lm)[0].name
+    before = [to_numpy(variable) for variable in lm.variables]
+    prune = ki.IdeaPruneCallback(12, 1, 2, groups=lambda ffn: ffn.name == first)
+    with pytest.raises(ValueError, match="holds one intermediate_dim"):
+        lm.fit(x, y, callbacks=[prune], **QUIET)
+    for old, variable in zip(before, lm.variables, strict=True):
+        np.testing.assert_array_equal(old, to_numpy(variable))

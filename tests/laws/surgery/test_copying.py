@@ -1,8 +1,6 @@
 """`compact` copies what is there: no config, no constructor, nothing shared."""
 
-import collections
 import functools
-import weakref
 
 import keras
 import numpy as np
@@ -27,28 +25,8 @@ class Net(keras.Model):
         return self.drop(self.down(self.up(self.norm(x))))
 
 
-class Closing(Net):
-    """What it calls is reached through functions and objects of its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.normed = lambda x: self.norm(x)
-        self.run = functools.partial(self.feed, times=3.0)
-        Pair = collections.namedtuple("Pair", ["up", "down"])
-        self.pairs = [{"first": Pair(self.up, self.down)}]
-        self.parent = [weakref.ref(self)]
-
-    def feed(self, x, times):
-        pair = self.pairs[0]["first"]
-        return times * pair.down(pair.up(x))
-
-    def call(self, x):
-        return self.run(self.parent[0]().normed(x))
-
-
 MODELS = {
     "no config": lambda: Net(epsilon=0.3, rate=0.5),
-    "functions": Closing,
 }
 
 
@@ -57,6 +35,7 @@ def prune_half(model):
         prune_by_hand(ffn, np.arange(ffn.hidden_dim) % 2)
 
 
+@pytest.mark.daily("torch", "jax", "tensorflow")
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_copy_is_the_model_and_shares_nothing(kind):
     model = MODELS[kind]()

@@ -14,28 +14,6 @@ PRUNE = {"begin_step": 1, "prune_steps": 2}
 
 
 @keras.saving.register_keras_serializable(package="keras_idea_tests")
-class Following(keras.layers.Layer):
-    """Takes its FFN, and serializes it."""
-
-    def __init__(self, ffn, **kwargs):
-        super().__init__(**kwargs)
-        self.ffn = ffn
-        self.dropout = keras.layers.Dropout(0.1)
-
-    def call(self, x):
-        return x + self.dropout(self.ffn(x))
-
-    def get_config(self):
-        ffn = keras.saving.serialize_keras_object(self.ffn)
-        return {**super().get_config(), "ffn": ffn}
-
-    @classmethod
-    def from_config(cls, config):
-        ffn = keras.saving.deserialize_keras_object(config.pop("ffn"))
-        return cls(ffn, **config)
-
-
-@keras.saving.register_keras_serializable(package="keras_idea_tests")
 class OfDense(keras.layers.Layer):
     """As in Keras's examples: without `build` and `get_config`, which Keras makes."""
 
@@ -78,7 +56,6 @@ class ReadOnly(keras.layers.Layer):
 
 BLOCKS = {
     "a read-only number": ReadOnly,
-    "a layer": lambda: Following(ki.PrunableGatedFFN(12)),
     "a number that Keras notes": lambda: OfDense(8, 12),
 }
 IN_VAIN = "The config of .* makes layers of another width"
