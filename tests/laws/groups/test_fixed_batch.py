@@ -1,4 +1,4 @@
-"""A layer whose code needs the real batch hides itself, and no other layer."""
+"""Models whose code needs the real batch are followed, and proved with it."""
 
 import keras
 import numpy as np
