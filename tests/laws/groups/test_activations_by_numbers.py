@@ -57,14 +57,12 @@ class Scaled:
 TAKEN = {
     "an object": (Scaled(0.5), 0),
     "gelu": (gelu, 0),
-    "silu": (silu, 0),
     "lambda": (lambda x: ops.relu(x) ** 2, 0),
     "by hand": (lambda x: x / (1 + ops.exp(-x)), 0),
     "partial": (KINK, 0),
     "steps": (STEPS, 2),
     "a layer": (layers.LeakyReLU(0.2), 0),
     "squareplus": ("squareplus", 2),
-    "sparse_sigmoid": ("sparse_sigmoid", 0.5),
 }
 
 

@@ -68,3 +68,18 @@ def test_a_proof_finds_the_batch_that_a_model_needs():
     """It was left out, and heads whose scores are read were pruned silently."""
     with pytest.raises(ValueError, match="do not act each on its own"):
         prune_heads(Scores())
+
+
+def test_a_proof_sees_padding():
+    """The scores are read there alone."""
+    model = Scores(layers.Identity)
+    model.padded = True
+    with pytest.raises(ValueError, match="do not act each on its own"):
+        prune_heads(model)
+
+
+def test_what_was_not_proved_is_said():
+    """A batch of seven is one that the proof does not try."""
+    seven = layers.Lambda(lambda x: ops.reshape(ops.reshape(x, (21, 4)), (-1, 3, 4)))
+    with pytest.warns(UserWarning, match="was not tested"):
+        prune_heads(Scores(lambda: seven), batch=7)

@@ -149,10 +149,7 @@ SAMPLES = np.ones((6, 8), "float32")
 NO_SAMPLES = {
     "a path": ("text.txt", "`data` must be samples.*'text.txt'"),
     "a function": (lambda: SAMPLES, "an object of type function"),
-    "a class": (keras.Sequential, "an object of type type"),
     "lists": (SAMPLES.tolist(), "a list that holds float. Make arrays of it"),
-    "None in a list": ([None], "a list that holds NoneType"),
-    "a number": (np.float32(3), "a float32 that holds float32"),
     "nothing": ([], "hold no sample"),
     "other columns": (SAMPLES[:, :5], r"inputs of shape \(6, 5\) \(ValueError: .*8"),
     "one sample": (SAMPLES[0], r"cannot be called on `data`.*shape \(8,\)"),
@@ -185,14 +182,10 @@ def two_layers(between, activation="relu"):
         (lambda x, h, down: (down(h), h), "is an output of the model"),
         (lambda x, h, down: down(h[..., ::-1]), "operation GetItem"),
         (lambda x, h, down: down(ops.softmax(h)), "operation Softmax"),
-        (lambda x, h, down: down(keras.layers.Activation("softmax")(h)), "softmax of"),
-        (lambda x, h, down: down(keras.layers.Softmax()(h)), "Softmax"),
         (lambda x, h, down: down(h) + ops.matmul(h, down.kernel), "Matmul"),
         (lambda x, h, down: down(h / ops.sum(h, -1, keepdims=True)), "Sum|broadcasts"),
         (lambda x, h, down: down(h * np.arange(8.0)), "a number of its own"),
         (lambda x, h, down: down(h) + ops.mean(h), "operation Mean"),
-        (lambda x, h, down: down(keras.layers.LayerNormalization()(h)), "LayerNorm"),
-        (lambda x, h, down: down(keras.layers.Reshape((4, 8))(h)), "Reshape"),
     ],
 )
 def test_left_out(between, reason):
