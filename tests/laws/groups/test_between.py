@@ -88,14 +88,10 @@ TAKEN = {
     "repeated": (lambda: [layers.GlobalMaxPooling1D(), layers.RepeatVector(2)], True),
     "padded": (lambda: [layers.ZeroPadding1D(1), layers.Cropping1D(2)], True),
     "reshaped": (lambda: [layers.Reshape((2, 3, -1))], True),
-    "rescaled": (lambda: [layers.Rescaling(0.5)], True),
     "shifted": (lambda: [layers.Rescaling(0.5, 1.0)], False),
     "noise": (lambda: [layers.GaussianNoise(0.5)], "random"),
-    "alpha": (lambda: [layers.AlphaDropout(0.5)], "random"),
     "l2": (lambda: [layers.ActivityRegularization(l2=0.1)], True),
     "absolute": (lambda: [Of(ops.abs)], True),
-    "where": (lambda: [Of(lambda x: ops.where(x > 0, x, 0.1 * x))], True),
-    "by hand": (lambda: [Of(lambda x: x / (1 + ops.exp(-x)))], True),
     "lambda": (lambda: [layers.Lambda(lambda x: ops.relu(x) ** 2)], True),
 }
 
