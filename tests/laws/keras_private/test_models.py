@@ -8,9 +8,7 @@ from keras import layers
 import keras_idea as ki
 from keras_idea.keras_private import channels
 from keras_idea.keras_private.callbacks import initial_epoch, peers
-from keras_idea.keras_private.models import (
-    renew_state,
-)
+from keras_idea.keras_private.models import renew_state
 
 X, Y = np.ones((2, 4), "float32"), np.ones((2, 1), "float32")
 

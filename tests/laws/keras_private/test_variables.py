@@ -46,17 +46,6 @@ def test_whether_a_forward_pass_trains():
     assert is_training()  # where no layer is being called, a backward pass may repeat
 
 
-def test_forward_passes_are_told_apart():
-    first, second = Asking(), Asking()
-    model = keras.Sequential([keras.Input((3,)), first, second])
-    first.inside.clear(), second.inside.clear()
-    model(X), model(X)
-    here, there = ([inside[1] for inside in x.inside] for x in (first, second))
-    assert here[0] is there[0] and here[1] is there[1]
-    assert here[0] is not here[1] and here[0] is not None
-    assert current_pass() is None
-
-
 def test_mask_of_a_tensor_is_known():
     layer = Asking()
     masked = keras.layers.Masking()(np.array([[[1.0], [0.0]]], "float32"))
