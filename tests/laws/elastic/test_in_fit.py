@@ -1,4 +1,4 @@
-"""An elastic run from its begin to its end: sorting, logs, kills, teachers."""
+"""An elastic run from its begin to its end: sorting, logs, kills."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Models of a KerasHub backbone's layers, without the backbone: what its file holds."""
+"""Models of a KerasHub backbone's layers: the backbone is found, and follows."""
 
 import keras
 import keras_hub

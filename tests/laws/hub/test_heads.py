@@ -36,9 +36,6 @@ def test_layers_of_one_config_have_one_number():
         ki.compact(lm)
 
 
-HEADS = {"num_query_heads": 4, "num_key_value_heads": 2}
-
-
 def test_equals_the_llama():
     lm = tiny_lm("llama", **HEADS, tie_word_embeddings=True)
     mistral = ki.models.as_mistral(lm)

@@ -1,4 +1,4 @@
-"""The FFNs found in KerasHub's models are those of the table, and no others."""
+"""The FFNs found in KerasHub's models are those of the table; its cache writes text."""
 
 import keras_hub
 import numpy as np
@@ -7,10 +7,7 @@ import pytest
 import keras_idea as ki
 from keras_idea.hub.ffn import hub_ffns
 from keras_idea.models import generate
-from keras_idea.models.writers import (
-    CachedWriter,
-    writer_of,
-)
+from keras_idea.models.writers import CachedWriter, writer_of
 from tests.support.encoders import ENCODERS
 from tests.support.hub_models import MODELS, tiny_lm
 

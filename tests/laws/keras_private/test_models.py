@@ -1,4 +1,4 @@
-"""What Keras's models and callbacks are known to do inside."""
+"""What Keras's models, callbacks and convolutions do inside."""
 
 import keras
 import numpy as np

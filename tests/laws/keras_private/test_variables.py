@@ -1,4 +1,4 @@
-"""What Keras's variables, its generator and a call under way are known to do inside."""
+"""What Keras's variables, its generator and a call under way do inside."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Activations in a model: gathered in training, and exactly from samples."""
+"""Activations in a model, exactly from samples, against NumPy."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Learned masks: step by step against NumPy, and what they come to."""
+"""Learned masks: step by step against NumPy, and what they refuse."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""One importance: what a method measures, in a callback, `shrink` and `search`."""
+"""One importance: what a method measures, in a callback and in `shrink`."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""The decoder against an independent NumPy computation, and its contract."""
+"""The decoder against an independent NumPy computation, and loaded from a file."""
 
 import dataclasses
 
