@@ -14,8 +14,9 @@ def slope(function, a, h=1e-6):
     return (function(a + h) - function(a - h)) / (2 * h)
 
 
-@pytest.mark.parametrize("counter", [0, 1, 70_000])
-@pytest.mark.parametrize("key", [0, 7, 2**32 - 1])
+@pytest.mark.daily("torch", "jax", "tensorflow")
+@pytest.mark.parametrize("counter", [1, 70_000])
+@pytest.mark.parametrize("key", [7, 2**32 - 1])
 def test_uniform_is_the_same_on_every_backend(key, counter):
     values = to_numpy(f.counter_uniform(key, counter, 50))
     expected = reference.uniform(key, counter, 50)

@@ -109,7 +109,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", ["residual", "depthwise", *REFUSED])
+@pytest.mark.parametrize("name", ["residual", "transposed", "separable", *REFUSED])
 def test_half_of_equal_channels_do_the_work_of_all(name):
     """In every network, with all weights of a variable equal."""
     model = NETS[name][0]()
