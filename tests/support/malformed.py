@@ -1,12 +1,7 @@
 """What `test_malformed.py` damages: one small sound thing of each kind."""
 
-import gzip
 import json
 import os
-import zipfile
-
-import numpy as np
-from safetensors.numpy import save_file
 
 from keras_idea.callbacks import Checkpoint
 from keras_idea.callbacks.checkpoint.files import (
@@ -22,7 +17,7 @@ from keras_idea.lm.runs.run_folder import RunFolder
 from keras_idea.lm.runs.train.recorder import LossUnits, Recorder
 from keras_idea.models import DecoderConfig, decoder
 from tests.support.report_runs import write_run
-from tests.support.text_files import jsonl, parquet, zst
+from tests.support.text_files import jsonl, zst
 from tests.support.tiny_run import CONFIG, TEXT
 from tests.support.with_tokenizer import with_tokenizer
 
@@ -116,11 +111,6 @@ def holds(content):
     return write
 
 
-def is_a_folder(path):
-    path.unlink(missing_ok=True)
-    path.mkdir(parents=True)
-
-
 def is_a_link(target):
     def link(path):
         path.unlink(missing_ok=True)
@@ -131,21 +121,6 @@ def is_a_link(target):
 
 def is_gone(path):
     os.remove(path)
-
-
-def json_with(**changes):
-    """Other values in a file of JSON; None takes a key out."""
-
-    def change(path):
-        found = json.loads(path.read_text())
-        for name, value in changes.items():
-            if value is None:
-                del found[name]
-            else:
-                found[name] = value
-        path.write_text(json.dumps(found))
-
-    return change
 
 
 def manifest_with(change):
@@ -177,19 +152,6 @@ def arrays_with(content):
     return rewrite
 
 
-def other_arrays(path):
-    save_file({"model/00000/kernel": np.zeros((2, 2), "float32")}, path)
-
-
-def zip_of(**files):
-    def write(path):
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, content in files.items():
-                archive.writestr(name.replace("__", "."), content)
-
-    return write
-
-
 def cache_of(name, **options):
     """A call of `build_cache` over one file, in place of a command."""
 
@@ -201,8 +163,6 @@ def cache_of(name, **options):
 
 GOOD_LINES = jsonl(["one", "two", "three"])
 TRUNCATED_ZST = zst(GOOD_LINES * 50)[:-20]
-TRUNCATED_GZ = gzip.compress(GOOD_LINES * 50)[:-20]
-PARQUET = parquet({"text": ["one", "two"]})
 
 
 def config(text):
