@@ -24,7 +24,6 @@ def masked(model, kinds=("channels",)):
 # The laws have six of these; of the last three one cannot be called, saved or read so.
 CASES = ("depthwise", "grouped", "residual", "dense net", "u-net", "transfer") + (
     "twins",
-    "backbone in inference mode",
     "all channels first",
 )
 NETS = {n: net for n, net in {**MODELS, **OFF_THE_STOCK_PATH}.items() if n not in CASES}
