@@ -16,7 +16,7 @@ from keras_idea import files
 from keras_idea.data import byte_vocabulary
 from keras_idea.errors import ReportRefused
 from keras_idea.files import check_place, json_digest, replacing, write_atomically
-from keras_idea.lm.data.text.vocabulary import fingerprint_of
+from keras_idea.lm.data.vocabulary import fingerprint_of
 from tests.support.full_disk import full_disk
 
 

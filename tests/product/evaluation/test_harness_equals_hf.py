@@ -21,7 +21,7 @@ from keras_idea.evaluation import perplexity
 from keras_idea.export import export_hf, export_preset
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.lm.cli import main
-from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from keras_idea.lm.evaluation.local_tasks import FILES, local_tasks
 from keras_idea.lm.runs.judge.evaluate import harness_model
 from keras_idea.lm.runs.judge.judged import load_judged

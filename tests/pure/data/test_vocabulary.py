@@ -12,7 +12,7 @@ from keras_idea.data import (
     tokenizer_vocabulary,
 )
 from keras_idea.errors import TextError
-from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from keras_idea.lm.data.tokens import build
 from tests.support.text_files import TEXTS, jsonl, write
 

@@ -9,7 +9,7 @@ import rich.progress
 import rich.table
 
 from keras_idea.errors import EvaluationError
-from keras_idea.lm.data.tokens.load_text import whole_text
+from keras_idea.lm.data.documents import documents, find_files
 from keras_idea.lm.evaluation.perplexity import Perplexity, perplexity
 from keras_idea.lm.runs.judge.judged import LoadedModel
 from keras_idea.validation import plural, require
@@ -29,13 +29,13 @@ def judge_text(
     Raises:
         EvaluationError: if there is more than 512 MB of text, or one token of it.
     """
-    text = whole_text(source, _MOST_BYTES)
-    if len(text) >= _MOST_BYTES:
+    files = find_files(source)
+    if sum(file.stat().st_size for file in files.values()) >= _MOST_BYTES:
         raise EvaluationError(
             f"The text {str(source)!r} has {_MOST_BYTES:,} bytes or more, which are "
             "held in memory at once. Give a part of it."
         )
-    ids = judged.vocabulary.encode(text.decode("utf-8", "replace"))
+    ids = judged.vocabulary.encode("".join(documents(files.values())))
     if len(ids) < 2:
         raise EvaluationError(
             f"The text {str(source)!r} is too short: it has "

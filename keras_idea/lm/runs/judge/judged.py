@@ -11,7 +11,7 @@ from keras_idea.errors import ConfigError, EvaluationError, ExportRefused
 from keras_idea.hub.families import needs_start
 from keras_idea.hub.family import NUM_BYTES
 from keras_idea.hub.inputs import start_token, token_inputs
-from keras_idea.lm.data.text.vocabulary import (
+from keras_idea.lm.data.vocabulary import (
     Vocabulary,
     byte_vocabulary,
     tokenizer_vocabulary,
