@@ -12,10 +12,9 @@ import numpy as np
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import needs_start
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.lm.data.vocabulary import tokenizer_vocabulary
 from keras_idea.lm.data.text import open_text
-from keras_idea.lm.evaluation.perplexity import Perplexity, perplexity
-from keras_idea.lm.evaluation.scorer import TokenScorer
+from keras_idea.lm.data.vocabulary import tokenizer_vocabulary
+from keras_idea.lm.evaluation.perplexity import Perplexity, TokenScorer, perplexity
 from keras_idea.validation import plural
 
 #: The most rows on which perplexity is measured.
@@ -160,6 +159,6 @@ def judge(model: Any, rows: Rows, advance: Callable[[int, int], object]) -> Perp
         return perplexity(scorer, ids, sizes, *heard)
     windows = np.concatenate([x, y[:, -1:]], axis=1)
     scores = scorer.score(list(windows), lambda done: advance(done, len(x)))
-    nats = -sum(float(np.sum(row, dtype="float64")) for row, _ in scores)
+    nats = -sum(float(np.sum(row, dtype="float64")) for row in scores)
     size = float(rows.token_bytes[y].sum())
     return Perplexity(nats, y.size, size, x.shape[1], x.shape[1], rows.start_id)
