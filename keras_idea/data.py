@@ -6,7 +6,6 @@ from keras_idea.lm.data.tokens import Tokens
 from keras_idea.lm.data.vocabulary import (
     Vocabulary,
     byte_vocabulary,
-    huggingface_vocabulary,
     tokenizer_vocabulary,
 )
 
@@ -15,7 +14,6 @@ __all__ = [
     "Tokens",
     "Vocabulary",
     "byte_vocabulary",
-    "huggingface_vocabulary",
     "open_text",
     "tokenizer_vocabulary",
 ]

@@ -6,7 +6,6 @@ from tests.support.malformed import KERAS, STEP, WEIGHTS
 GO_ON = ["train", "tiny.toml"]
 EVALUATE = ["evaluate", "run", "--text", "text.txt"]
 JUDGE = ["evaluate", "preset", "--text", "text.txt"]
-ARC = ["evaluate", "run", "--tasks", "arc_challenge", "--local", "."]
 EXPORT = ["export", "run", "--preset", "out"]
 STOCK = ["export", "preset", "--preset", "out"]
 REPORT = ["report", "finished", "--output", "page.html"]
@@ -228,41 +227,6 @@ OUTPUTS = {
         [*EVALUATE, "--length", "-5"],
         {},
         "`--length` must be an",
-    ),
-    "limit below nothing": (
-        [*ARC, "--limit", "-1"],
-        {},
-        "`--limit` must be an integer",
-    ),
-    "tasks of no name": (
-        ["evaluate", "run", "--tasks", " , "],
-        {},
-        "`--tasks` names nothing. Received: ' , '",
-    ),
-    "task without a file": (
-        ["evaluate", "run", "--tasks", "hellaswag", "--local", "."],
-        {},
-        "hellaswag_val_2000.jsonl' cannot be read",
-    ),
-    "task of broken lines": (
-        ARC,
-        {"arc_challenge.jsonl": m.holds('{"query": "a"')},
-        "Line 1 of 'arc_challenge.jsonl' is no JSON",
-    ),
-    "task of other fields": (
-        ["evaluate", "run", "--tasks", "hellaswag", "--local", "."],
-        {"hellaswag_val_2000.jsonl": m.holds('{"query": "a"}\n')},
-        "Line 1 of 'hellaswag_val_2000.jsonl' .*'ctx'",
-    ),
-    "task of no object": (
-        ARC,
-        {"arc_challenge.jsonl": m.holds("[1]\n")},
-        "Line 1 of 'arc_challenge.jsonl' is no JSON object",
-    ),
-    "task of nothing": (
-        ARC,
-        {"arc_challenge.jsonl": m.holds("")},
-        "'arc_challenge.jsonl' holds no document",
     ),
     # Reports.
     "report of no run": (["report", "preset"], {}, "'preset' is no run folder"),

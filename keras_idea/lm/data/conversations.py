@@ -1,5 +1,6 @@
 """Conversations as rows of tokens, of which the loss counts the responses."""
 
+import contextlib
 import datetime
 import json
 import os
@@ -17,17 +18,14 @@ from keras_idea.lm.data.vocabulary import Vocabulary
 from keras_idea.validation import plural, require
 
 Messages: TypeAlias = Sequence[dict[str, str]]
-#: Makes a text of messages; `prompt`: up to where the next response begins.
-Render: TypeAlias = Callable[..., str]
-
-# What templates that name today's date are told, so that a run can be repeated.
+# What a template that asks for today's date is told, so that a run can be repeated.
 _TODAY = datetime.date(2024, 7, 26)
 # Rows that are filled at the same time; more of them leave less padding.
 _OPEN = 64
 
 
 def conversations(files: Iterable[pathlib.Path]) -> Iterator[tuple[str, Messages]]:
-    """Yields conversations and where each is, for an error.
+    """Yields where each conversation is, for an error, and its messages.
 
     A record is {"messages": [{"role": ..., "content": ...}, ...]} or {"prompt": ...,
     "response": ...}, of JSON lines or of parquet.
@@ -38,25 +36,24 @@ def conversations(files: Iterable[pathlib.Path]) -> Iterator[tuple[str, Messages
     for file in files:
         for line, record in records(file):
             where = f"{file}, line {line}"
-            yield where, messages_of(record, where)
+            try:
+                yield where, _messages(record)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise TextError(
+                    f"{where}: no conversation ({type(error).__name__}: {error}). Give "
+                    '"messages" with "role" and "content", or "prompt" and "response".'
+                ) from error
 
 
-def messages_of(record: Any, where: str) -> Messages:
-    """Returns the messages of a record; `where` names it in an error."""
-    try:
-        messages = record.get("messages") or [
-            {"role": "user", "content": record["prompt"]},
-            {"role": "assistant", "content": record["response"]},
-        ]
-        texts = [message["content"].strip() for message in messages]
-        "".join(texts).encode()  # half of a surrogate pair is no text
-        if messages[-1]["role"] != "assistant" or not texts[-1]:
-            raise ValueError("the last message is not an assistant's, or is empty")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TextError(
-            f"{where}: no conversation ({type(error).__name__}: {error}). Give "
-            '"messages" with "role" and "content", or "prompt" and "response".'
-        ) from error
+def _messages(record: Any) -> Messages:
+    messages = record.get("messages") or [
+        {"role": "user", "content": record["prompt"]},
+        {"role": "assistant", "content": record["response"]},
+    ]
+    texts = [message["content"].strip() for message in messages]
+    "".join(texts).encode()  # half of a surrogate pair is no text
+    if messages[-1]["role"] != "assistant" or not texts[-1]:
+        raise ValueError("the last message is not an assistant's, or is empty")
     return messages
 
 
@@ -66,22 +63,19 @@ def is_held_out(messages: Messages, fraction: float) -> bool:
     return int.from_bytes(name_hash(prompt)) / 2.0**64 < fraction
 
 
-def template_source(template: str | os.PathLike) -> tuple[str, dict[str, Any]]:
-    """Returns the chat template of a checkpoint's folder, and its special tokens.
+def chat_template(template: str | os.PathLike) -> tuple[str, dict[str, str]]:
+    """Returns a chat template, and the special tokens of its checkpoint by name.
 
-    `template` is the folder, a file, or the text of the template itself.
+    `template` is the folder of the checkpoint, or the text of the template itself.
 
     Raises:
         TextError: If the folder has no template.
     """
     if isinstance(template, str) and "{" in template:
         return template, {}
-    path = pathlib.Path(template)
-    if path.is_file():
-        return path.read_text("utf-8"), {}
-    settings = path / "tokenizer_config.json"
+    folder = pathlib.Path(template)
+    settings, file = folder / "tokenizer_config.json", folder / "chat_template.jinja"
     config = json.loads(settings.read_text("utf-8")) if settings.is_file() else {}
-    file = path / "chat_template.jinja"
     source = file.read_text("utf-8") if file.is_file() else config.get("chat_template")
     if isinstance(source, list):  # several, by name
         source = {row["name"]: row["template"] for row in source}.get("default")
@@ -90,91 +84,71 @@ def template_source(template: str | os.PathLike) -> tuple[str, dict[str, Any]]:
             f"{str(template)!r} has no chat template. Give the folder of a checkpoint "
             "that was tuned on conversations, or the text of a template."
         )
-    tokens = {key: v for key, v in config.items() if key.endswith("_token") and v}
-    return source, {
-        k: v["content"] if isinstance(v, dict) else v for k, v in tokens.items()
-    }
+    tokens = {key: token for key, token in config.items() if key.endswith("_token")}
+    for key, token in tokens.items():
+        tokens[key] = token["content"] if isinstance(token, dict) else token or ""
+    return source, tokens
 
 
-def renderer(source: str, tokens: Mapping[str, str]) -> Render:
-    """Returns the function that writes messages as a chat template says.
+def renderer(source: str, tokens: Mapping[str, str]) -> Callable[..., str]:
+    """Returns a function that writes messages as a chat template says.
+
+    Its argument `prompt` adds how a response begins.
 
     Raises:
         MissingPackage: If jinja2 is not installed.
-        TextError: If the template is not one of jinja.
+        TextError: If the template is not one of jinja, or does not take the messages.
     """
     sandbox = require("jinja2.sandbox", "A chat template")
-    errors = require("jinja2", "A chat template").TemplateError
     made = sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
-    made.filters["tojson"] = json.dumps
-    made.globals["strftime_now"] = _TODAY.strftime
 
     def refuse(message: str) -> None:
         raise TextError(f"The chat template does not take it: {message}")
 
-    made.globals["raise_exception"] = refuse
+    made.filters["tojson"] = json.dumps
+    made.globals.update(strftime_now=_TODAY.strftime, raise_exception=refuse)
     # transformers' tag for what the assistant says: `Encoder` finds that without it.
     source = re.sub(r"({%-?\s*)generation(\s*-?%})", r"\1if true\2", source)
     source = re.sub(r"({%-?\s*)endgeneration(\s*-?%})", r"\1endif\2", source)
-    try:
-        template = made.from_string(source)
-    except errors as error:
-        raise TextError(f"The chat template is not one of jinja: {error}") from error
 
     def render(messages: Messages, prompt: bool = False) -> str:
         try:
-            return str(
-                template.render(
-                    messages=messages, add_generation_prompt=prompt, **tokens
-                )
-            )
-        except errors as error:
+            known = {"messages": messages, "add_generation_prompt": prompt, **tokens}
+            return str(made.from_string(source).render(known))
+        except require("jinja2", "A chat template").TemplateError as error:
             raise TextError(f"The chat template does not take it: {error}") from error
 
     return render
-
-
-def control_tokens(render: Render, vocabulary: Vocabulary) -> dict[str, int]:
-    """Finds the tokens with which a template writes roles and ends, by writing some."""
-    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "a"}]
-    text = render(turns) + render(turns[:1], prompt=True)
-    try:
-        text += render([{"role": "system", "content": "a"}, *turns])
-    except TextError:
-        pass  # the template takes no system message
-    names = {
-        *re.findall(r"<[^<>\s]+>|\[[^\[\]\s]+\]", text),
-        *vocabulary.names.values(),
-    }
-    ids = {name: vocabulary.token_id(name) for name in names}
-    return {name: index for name, index in ids.items() if index is not None}
 
 
 class Encoder:
     """Makes tokens of conversations, and knows which of them the loss counts.
 
     Args:
-        template: str or path. See `template_source`.
+        template: str or path. See `chat_template`.
         vocabulary: `Vocabulary`.
         length: int. The tokens of a row.
 
     Example:
+    >>> from keras_idea.data import byte_vocabulary
     >>> encoder = Encoder("{{ messages[1].content }}", byte_vocabulary(), 64)
     >>> encoder.weighted([{"role": "user", "content": "a"},
-    ...                   {"role": "assistant", "content": "bc"}]) % 2
-    array([0, 1])
+    ...                   {"role": "assistant", "content": "bcd"}]) % 2
+    array([0, 1, 1])
     """
 
     def __init__(
         self, template: str | os.PathLike, vocabulary: Vocabulary, length: int
     ) -> None:
-        source, tokens = template_source(template)
-        self._made_of = [source, tokens, length]
+        source, tokens = chat_template(template)
+        #: What the rows depend on besides the vocabulary, JSON-serializable.
+        self.key = [source, tokens, length]
         self.render = renderer(source, {**vocabulary.names, **tokens})
         self.vocabulary, self.length = vocabulary, length
-        self.control = control_tokens(self.render, vocabulary)
+        #: Ids of the tokens with which the template writes roles and ends.
+        self.control = self._control_tokens()
         names = sorted(self.control, key=len, reverse=True)
         # Without control tokens nothing is split: the pattern cannot match.
         self._split = re.compile(f"({'|'.join(map(re.escape, names)) or '(?!)'})")
@@ -182,41 +156,50 @@ class Encoder:
         ids = vocabulary.encode("a")
         self._adds_space = bool(vocabulary.token_bytes[ids].sum() > 1)
 
-    def key(self) -> list:
-        """What the rows depend on besides the vocabulary, JSON-serializable."""
-        return self._made_of
+    def _control_tokens(self) -> dict[str, int]:
+        turns = [{"role": r, "content": "a"} for r in ("system", "user", "assistant")]
+        text = self.render(turns[1:]) + self.render(turns[1:2], prompt=True)
+        with contextlib.suppress(TextError):  # no template has to take these
+            text += self.render(turns)
+        names = re.findall(r"<[^<>\s]+>|\[[^\[\]\s]+\]", text)
+        look_up = self.vocabulary.token_id
+        ids = {
+            name: look_up(name) for name in (*names, *self.vocabulary.names.values())
+        }
+        return {name: index for name, index in ids.items() if index is not None}
 
-    def ids(self, text: str) -> np.ndarray:
-        """Returns the tokens of a text, in which control tokens are read."""
-        found = [np.zeros(0, "int64")]
-        for part in filter(None, self._split.split(text)):
+    def _ids(self, messages: Messages, prompt: bool = False) -> np.ndarray:
+        found = [np.zeros(0, int)]
+        for part in self._split.split(self.render(messages, prompt)):
             if part in self.control:
                 found.append(np.array([self.control[part]]))
-                continue
-            skipped = int(self._adds_space and part.startswith(" "))
-            found.append(self.vocabulary.encode(part[skipped:]).astype("int64"))
+            else:
+                skipped = int(self._adds_space and part.startswith(" "))
+                found.append(self.vocabulary.encode(part[skipped:]))
         return np.concatenate(found)
 
     def weighted(self, messages: Messages) -> np.ndarray:
-        """Returns twice each token's id, plus 1 if it is of a response.
-
-        The end of a response counts, too: the model has to learn to stop.
+        """Returns twice each token's id, plus 1 if it is of a response or ends one.
 
         Raises:
             TextError: If the template does not take the messages, or they hold one of
                 its control tokens, which would end a turn.
         """
-        for message in messages:
-            held = [token for token in self.control if token in message["content"]]
-            if held:
-                raise TextError(f"a message holds the control token {held[0]!r}")
-        ids = self.ids(self.render(messages))
+        text = "".join(message["content"] for message in messages)
+        for token in self.control:
+            if token in text:
+                raise TextError(f"A message holds the control token {token!r}.")
+        ids = self._ids(messages)
         counts = np.zeros(len(ids), bool)
         for i, message in enumerate(messages):
             if message["role"] == "assistant":
-                start = _shared(ids, self.ids(self.render(messages[:i], prompt=True)))
-                end = _shared(ids, self.ids(self.render(messages[: i + 1])))
-                counts[start:end] = True
+                start = _shared(ids, self._ids(messages[:i], prompt=True))
+                end = _shared(ids, self._ids(messages[: i + 1]))
+                # White space behind the token that ends the response is the template's.
+                ends = np.flatnonzero(np.isin(ids[:end], list(self.control.values())))
+                last = ends[-1] + 1 if len(ends) else end
+                blank = not self.vocabulary.decode(ids[last:end]).strip()
+                counts[start : last if blank else end] = True
         counts[:1] = False  # nothing predicts the first token
         return 2 * ids + counts
 
@@ -270,22 +253,21 @@ def packed(
     >>> [row.tolist() for row in packed(arrays, 5, padding=0)]
     [[3, 3, 3, 2, 2], [4, 4, 4, 4, 0]]
     """
-    rows: list[list[np.ndarray]] = []
-    room: list[int] = []
+    rows: list[np.ndarray] = []
     for ids in arrays:
-        fit = [i for i, free in enumerate(room) if free >= len(ids)]
-        if not fit and len(room) == _OPEN:
-            fullest = int(np.argmin(room))
-            yield _padded(rows.pop(fullest), room.pop(fullest), padding)
-        if not fit:
-            rows.append([])
-            room.append(length)
-        best = min(fit, key=room.__getitem__) if fit else len(room) - 1
-        rows[best].append(ids)
-        room[best] -= len(ids)
-    for row, free in zip(rows, room, strict=True):
-        yield _padded(row, free, padding)
+        fit = [i for i, row in enumerate(rows) if len(row) + len(ids) <= length]
+        if not fit and len(rows) == _OPEN:
+            yield _padded(
+                rows.pop(int(np.argmax([len(r) for r in rows]))), length, padding
+            )
+        if fit:
+            best = max(fit, key=lambda i: len(rows[i]))
+            rows[best] = np.concatenate([rows[best], ids])
+        else:
+            rows.append(ids)
+    for row in rows:
+        yield _padded(row, length, padding)
 
 
-def _padded(row: list[np.ndarray], room: int, padding: int) -> np.ndarray:
-    return np.concatenate([*row, np.full(room, padding)])
+def _padded(row: np.ndarray, length: int, padding: int) -> np.ndarray:
+    return np.pad(row, (0, length - len(row)), constant_values=padding)

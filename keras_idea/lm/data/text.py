@@ -5,15 +5,14 @@ import math
 import os
 import pathlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from keras_idea.errors import ArgumentError, TextError
 from keras_idea.lm.data import conversations as chats
 from keras_idea.lm.data import documents as reading
-from keras_idea.lm.data.documents import STDLIB, Paths
+from keras_idea.lm.data.documents import STDLIB, Files, Paths
 from keras_idea.lm.data.tokens import Tokens, stored
 from keras_idea.lm.data.vocabulary import CHUNK, Ids, Vocabulary, byte_vocabulary
 from keras_idea.validation import check_choice, check_number, plural
@@ -22,7 +21,6 @@ from keras_idea.validation import check_choice, check_number, plural
 _FORMAT = 1
 # Characters that are tokenized at once, and bytes of the sample for a new tokenizer.
 _AT_ONCE, _SAMPLE = 1 << 20, 16_000_000
-_Files: TypeAlias = Mapping[str, pathlib.Path]
 
 
 def open_text(
@@ -100,7 +98,7 @@ def open_text(
         name, files = reading.name_of(paths), reading.find_files(paths, pattern)
     else:
         name, files = dataset, {}
-    size = sum(file.stat().st_size for file in files.values())
+    size = reading.size_of(files.values())
     if most < size and paths != STDLIB:
         warnings.warn(
             f"`max_megabytes={max_megabytes:g}` truncates the text ({name}), which has "
@@ -114,9 +112,9 @@ def open_text(
         held_out = files
     else:
         names = reading.held_out_names(files, validation_fraction)
-        held_out = {name: files[name] for name in names}
+        held_out = {name: file for name, file in files.items() if name in names}
         files = {name: file for name, file in files.items() if name not in names}
-        most -= sum(file.stat().st_size for file in held_out.values())
+        most -= reading.size_of(held_out.values())
 
     source = _Source(
         (dataset, dataset_config, dataset_split, dataset_revision),
@@ -136,7 +134,7 @@ def open_text(
     token_bytes[silent] = 0  # they stand for no text
     vocabulary = dataclasses.replace(vocabulary, token_bytes=token_bytes)
 
-    def tokens(files: _Files, most: float, is_held_out: bool) -> np.ndarray:
+    def tokens(files: Files, most: float, is_held_out: bool) -> np.ndarray:
         def key() -> list:
             return [
                 source.key(files),
@@ -144,7 +142,7 @@ def open_text(
                 is_held_out,
                 vocabulary.fingerprint,
                 vocabulary.end_id,
-                encoder and encoder.key(),
+                encoder and encoder.key,
             ]
 
         begun = key()
@@ -189,7 +187,7 @@ class _Source:
     split: str
     fraction: float | None  # of the prompts that are held out; None: other files are
 
-    def texts(self, files: _Files, most: float) -> Iterator[str]:
+    def texts(self, files: Files, most: float) -> Iterator[str]:
         name, *options = self.dataset
         if name is not None and not files:
             found = reading.streamed(name, *options, self.field)
@@ -198,14 +196,14 @@ class _Source:
         return reading.at_most(found, most, warn=not files)
 
     def conversations(
-        self, files: _Files, is_held_out: bool
+        self, files: Files, is_held_out: bool
     ) -> Iterator[tuple[str, chats.Messages]]:
         for where, messages in chats.conversations(files.values()):
             fraction = self.fraction
             if fraction is None or chats.is_held_out(messages, fraction) == is_held_out:
                 yield where, messages
 
-    def sample(self, files: _Files, most: float, chat: bool) -> str:
+    def sample(self, files: Files, most: float, chat: bool) -> str:
         """The begin of the text, to train a tokenizer on."""
         texts: Iterable[str] = self.texts(files, most)
         if chat:
@@ -213,11 +211,14 @@ class _Source:
             texts = (m["content"] for _, messages in found for m in messages)
         return "\n".join(reading.at_most(texts, _SAMPLE, warn=False))
 
-    def key(self, files: _Files) -> list:
+    def key(self, files: Files) -> list:
         """What the text depends on, JSON-serializable."""
         folder = pathlib.Path(self.dataset[0] or "\0")
         local = [f for f in sorted(folder.rglob("*")) if f.is_file()]
-        places = reading.files_key([*files.values(), *local])
+        places = [
+            (str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns)
+            for f in (*files.values(), *local)
+        ]
         return [_FORMAT, *dataclasses.astuple(self), places]
 
 

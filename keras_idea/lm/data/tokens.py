@@ -11,13 +11,12 @@ import numpy as np
 
 from keras_idea.errors import ArgumentError, TextError
 from keras_idea.files import check_folder, json_digest, replacing
-from keras_idea.lm.data.vocabulary import Vocabulary
-from keras_idea.validation import check_int, plural, require
+from keras_idea.lm.data.vocabulary import Ids, Vocabulary
+from keras_idea.validation import plural, require
 
 #: Arrays `(batch_size, length)`: int32 tokens, the token that follows each, and of
 #: conversations the float32 weight of that one in the loss.
 Batch: TypeAlias = tuple[np.ndarray, ...]
-
 #: One window in so many begins with the start token, in texts that have one.
 START_EVERY = 4
 # Batches that are read ahead of training.
@@ -30,9 +29,9 @@ _SAMPLED, _PLACES = 1 << 22, 64
 class Tokens:
     """Holds tokens to train on and tokens held out; `open_text` makes it.
 
-    Window `i` of a part reads `length` tokens from token `i * length` on, and predicts
-    the one after each. An epoch reads each window once, each epoch in a new order. A
-    batch depends on its step and the seed only, so a run can resume at any step.
+    Window `i` reads `length` tokens from token `i * length` on, and predicts the one
+    after each. An epoch reads each window once, each epoch in a new order. A batch
+    depends on its step and the seed only, so a run can resume at any step.
 
     Args:
         train: int array `(tokens,)`. In memory or mapped.
@@ -79,21 +78,19 @@ class Tokens:
             batch_size: int. Windows per step, of all processes together.
             seed: int >= 0. The seed of the orders. Defaults to 0.
             start_step: int. The step to begin or resume at. Defaults to 0.
-            index: int. Which of `count` equal shares of each batch to read. Defaults
-                to 0.
+            index: int. Which of `count` equal shares of each batch to read.
             count: int >= 1. The number of processes. Defaults to 1.
 
         Returns:
-            Iterable of tuples of arrays `(batch_size / count, length)`: int32
-            tokens, the token that follows each, and for conversations the float32
-            weight of that one in the loss.
+            `grain.IterDataset` of int32 arrays `(batch_size / count, length)`: tokens,
+            and the token that follows each. For conversations, a third array is the
+            float32 weight of that one in the loss.
 
         Raises:
             MissingPackage: If grain is not installed.
             TextError: If the text is shorter than a window.
         """
         grain = require("grain", "Reading batches of tokens")
-        check_int("count", count, minimum=1, maximum=batch_size)
         if batch_size % count:
             raise ArgumentError(
                 f"`count` must divide batch_size={batch_size}. Received: {count}. "
@@ -127,20 +124,14 @@ class Tokens:
         return self._windows(self.held_out, chosen, length, None)
 
     def bytes_per_token(self, ids: np.ndarray) -> float:
-        """Returns the mean bytes of text per token.
+        """Returns the mean bytes of text per token of an int array of any shape.
 
         Divide a loss in nats per token by it and by ln 2 to get bits per byte.
-
-        Args:
-            ids: int array of any shape. It must not be empty.
-
-        Returns:
-            float.
         """
         return float(self.vocabulary.token_bytes[ids].mean())
 
     def train_bytes_per_token(self) -> float:
-        """Returns the mean bytes per token that the loss counts, of a sample."""
+        """Returns the mean bytes per training token that the loss counts."""
         ids, counts = self._sample()
         return self.bytes_per_token(ids[counts])
 
@@ -150,7 +141,7 @@ class Tokens:
         return float(self._sample()[1].mean())
 
     def fingerprint(self) -> str:
-        """Returns a str that identifies the tokens, of a sample of a long text."""
+        """Returns a str that identifies the tokens, of a long text by a sample."""
         digest = hashlib.blake2b(digest_size=8)
         for part in (self.train, self.held_out):
             digest.update(f"{part.dtype}{len(part)}".encode())
@@ -210,20 +201,14 @@ def _spread(tokens: np.ndarray) -> np.ndarray:
 
 
 def stored(
-    rows: Callable[[], Iterable[np.ndarray]],
+    rows: Callable[[], Iterable[Ids]],
     size: int,
     folder: str | os.PathLike | None = None,
     key: Any = None,
 ) -> np.ndarray:
-    """Returns arrays of ids, one after another, in memory or mapped from a file.
+    """Returns rows of ids below `size`, in memory or mapped from a file of `folder`.
 
     The file is named after `key`, and appears whole or not at all.
-
-    Args:
-        rows: function that returns the arrays; not called if the file is there.
-        size: int. One more than the largest id.
-        folder: path or None. Where the file is. None: in memory.
-        key: JSON-serializable. What the ids depend on.
 
     Raises:
         TextError: If there are no ids, or one is not in the vocabulary.
@@ -233,13 +218,11 @@ def stored(
     def checked() -> Iterable[np.ndarray]:
         empty = True
         for ids in rows():
-            if len(ids) and not 0 <= np.min(ids) <= np.max(ids) < size:
-                raise TextError(
-                    f"The tokenizer gave an id outside of 0 to {size - 1}. Give one "
-                    "that knows every text, by its bytes."
-                )
-            empty = empty and not len(ids)
-            yield np.asarray(ids, dtype)
+            if len(ids):
+                empty = False
+                if not 0 <= np.min(ids) <= np.max(ids) < size:
+                    raise TextError(f"The tokenizer gave an id outside of 0 to {size}.")
+                yield np.asarray(ids, dtype)
         if empty:
             raise TextError("There is no text. Give files that hold some.")
 

@@ -1,24 +1,19 @@
-"""Text to token ids and back: bytes, tokenizers of KerasHub and of `tokenizers`."""
+"""Text to token ids and back: bytes, and tokenizers of KerasHub."""
 
 import dataclasses
-import json
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from keras_idea.errors import TextError
 from keras_idea.files import json_digest
-from keras_idea.validation import require
 
 if TYPE_CHECKING:
     import keras_hub
 
 #: Token ids `(tokens,)`.
 Ids: TypeAlias = Sequence[int] | np.ndarray
-
 #: Characters tokenized at once: a tokenizer needs some 100 bytes of memory for each.
 CHUNK = 1 << 17
 # Tokenized once: tells tokenizers with the same tokens and other rules apart.
@@ -37,11 +32,10 @@ class Vocabulary:
         end_id: int or None. The token that ends a document. Defaults to None: no
             token does.
         fingerprint: str. Equal on every machine for tokenizers that give the same ids.
-            Defaults to "".
         token_id: function. Takes the name of a token, such as "<s>", and returns its
-            id, or None. Chat templates need it. Defaults to one that knows none.
+            id, or None. Chat templates need it.
         names: dict. The special tokens that a chat template refers to by name, such
-            as "bos_token". Defaults to {}.
+            as "bos_token".
     """
 
     encode_batch: Callable[[list[str]], Sequence[Ids]]
@@ -60,10 +54,8 @@ class Vocabulary:
     def encode(self, text: str) -> np.ndarray:
         """Returns an int32 array `(tokens,)`, of a text of any length."""
         chunks = [text[i : i + CHUNK] for i in range(0, len(text), CHUNK)]
-        ids = (
-            [np.asarray(i, "int32") for i in self.encode_batch(chunks)] if text else []
-        )
-        return np.concatenate([np.zeros(0, "int32"), *ids])
+        found = self.encode_batch(chunks) if chunks else []
+        return np.concatenate([np.zeros(0, int), *found]).astype("int32")
 
 
 def byte_vocabulary(end: bool = False) -> Vocabulary:
@@ -79,11 +71,13 @@ def byte_vocabulary(end: bool = False) -> Vocabulary:
     >>> byte_vocabulary().encode("a b")
     array([97, 32, 98], dtype=int32)
     """
+
+    def decode(ids: Ids) -> str:
+        return bytes(int(i) for i in ids if i < 256).decode(errors="replace")
+
     return Vocabulary(
-        encode_batch=lambda texts: [np.frombuffer(t.encode(), "uint8") for t in texts],
-        decode=lambda ids: bytes(int(i) for i in ids if i < 256).decode(
-            "utf-8", errors="replace"
-        ),
+        lambda texts: [np.frombuffer(text.encode(), "uint8") for text in texts],
+        decode,
         token_bytes=np.array([1.0] * 256 + [0.0] * bool(end)),
         end_id=256 if end else None,
         fingerprint=f"bytes{256 + bool(end)}",
@@ -107,98 +101,33 @@ def tokenizer_vocabulary(tokenizer: "keras_hub.tokenizers.Tokenizer") -> Vocabul
         rows = tokenizer.tokenize(texts)
         return rows.to_list() if hasattr(rows, "to_list") else list(rows)
 
-    byte_level = getattr(tokenizer, "merges", None) is not None
-    known = tokenizer.vocabulary if byte_level else tokenizer.get_vocabulary()
+    def size(token: str) -> int:
+        if merges is not None:  # byte-level BPE: a character is a byte
+            return len(token)
+        if re.fullmatch("<0x[0-9A-F]{2}>", token):
+            return 1
+        return len(token.removeprefix(mark).replace("▁", " ").encode())
+
+    merges = getattr(tokenizer, "merges", None)
+    mark = getattr(tokenizer, "suffix_indicator", None) or ""  # of WordPiece
+    known = tokenizer.get_vocabulary() if merges is None else tokenizer.vocabulary
     ids = known if isinstance(known, dict) else {t: i for i, t in enumerate(known)}
-    # Of byte-level BPE a character is a byte; WordPiece marks what continues a word.
-    mark = getattr(tokenizer, "suffix_indicator", None)
-    size: Callable[[str], int] = len if byte_level else _piece_bytes
-    if mark is not None:
-        size = lambda token: len(token.removeprefix(mark).encode())  # noqa: E731
-    special = {*tokenizer.special_tokens}
-    special |= {*(getattr(tokenizer, "unsplittable_tokens", None) or ())}
+    unsplittable = getattr(tokenizer, "unsplittable_tokens", None) or ()
+    silent = {*tokenizer.special_tokens, *unsplittable}
+    token_bytes = np.zeros(max(ids.values()) + 1)  # the ids may have gaps
+    for token, index in ids.items():
+        token_bytes[index] = 0 if token in silent else size(token)
     end_id = getattr(tokenizer, "end_token_id", None)
     attributes = {"bos_token": "start_token", "eos_token": "end_token"}
-    names = {k: getattr(tokenizer, v, None) for k, v in attributes.items()}
+    names = {key: getattr(tokenizer, name, None) for key, name in attributes.items()}
     vocabulary = Vocabulary(
         encode_batch,
-        lambda i: str(tokenizer.detokenize(np.asarray(i, "int32"))),
-        _token_bytes(ids, special, size),
+        lambda ids: str(tokenizer.detokenize(np.asarray(ids, "int32"))),
+        token_bytes,
         end_id=None if end_id is None else int(end_id),
         token_id=dict(ids).get,
         names={key: name for key, name in names.items() if isinstance(name, str)},
     )
-    probe = vocabulary.encode(_PROBE).tolist()
-    rules = [type(tokenizer).__name__, sorted(ids.items()), end_id, probe]
-    rules += [list(tokenizer.merges)] if byte_level else []
+    rules = [type(tokenizer).__name__, sorted(ids.items()), list(merges or ()), end_id]
+    rules.append(vocabulary.encode(_PROBE).tolist())
     return dataclasses.replace(vocabulary, fingerprint=json_digest(rules)[:32])
-
-
-def huggingface_vocabulary(path: str | os.PathLike, end_token: str) -> Vocabulary:
-    """Loads the vocabulary of a `tokenizer.json`, the file of Hugging Face.
-
-    No special token is added, or recognized in a text.
-
-    Args:
-        path: str or path. The file.
-        end_token: str. The token that ends a document.
-
-    Returns:
-        `Vocabulary`. Its `token_bytes` are exact for byte-level BPE and for tokenizers
-        with byte fallback.
-
-    Raises:
-        MissingPackage: If `tokenizers` is not installed.
-        TextError: If there is no such file, or the tokenizer has no `end_token`.
-
-    Example:
-    >>> vocabulary = huggingface_vocabulary("tokenizer.json", "<|endoftext|>")
-    >>> vocabulary.end_id
-    0
-    """
-    tokenizers = require("tokenizers", f"The tokenizer {str(path)!r}")
-    try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(path))
-    # The binding raises bare `Exception`.
-    except Exception as error:
-        raise TextError(f"{str(path)!r} is no tokenizer.json: {error}") from None
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    tokenizer.encode_special_tokens = True
-    end_id = tokenizer.token_to_id(end_token)
-    if end_id is None:
-        raise TextError(f"The tokenizer {str(path)!r} has no token {end_token!r}.")
-    spec = json.loads(tokenizer.to_str())
-    special = {t["content"] for t in spec["added_tokens"] if t["special"]}
-    size = len if "ByteLevel" in json.dumps(spec["pre_tokenizer"]) else _piece_bytes
-
-    def encode_batch(texts: list[str]) -> list[Ids]:
-        found = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return [encoding.ids for encoding in found]
-
-    return Vocabulary(
-        encode_batch,
-        lambda ids: tokenizer.decode([int(i) for i in ids]),
-        _token_bytes(tokenizer.get_vocab(), special | {end_token}, size),
-        end_id=end_id,
-        fingerprint=json_digest([spec, end_id])[:32],
-        token_id=tokenizer.token_to_id,
-        names={"eos_token": end_token},
-    )
-
-
-def _token_bytes(
-    ids: Mapping[str, int], special: set[str], size: Callable[[str], int]
-) -> np.ndarray:
-    """Float array `(vocabulary,)`: the bytes of text of each token."""
-    sizes = np.zeros(max(ids.values()) + 1)  # the ids may have gaps
-    for token, index in ids.items():
-        sizes[index] = 0 if token in special else size(token)
-    return sizes
-
-
-def _piece_bytes(piece: str) -> int:
-    """The bytes of text of a SentencePiece piece, "▁the" or "<0x41>"."""
-    if re.fullmatch("<0x[0-9A-F]{2}>", piece):
-        return 1
-    return len(piece.replace("▁", " ").encode())

@@ -11,11 +11,11 @@ import time
 import keras
 import numpy as np
 import pytest
+from keras_idea.lm.data.chat.chat_text import ChatText
 
 from keras_idea.data import TextSource, tokenizer_vocabulary
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.cli import main
-from keras_idea.lm.data.chat.chat_text import ChatText
 from tests.support import ROOT
 from tests.support.tiny_run import ALONE, curve, load, with_hub
 

@@ -7,9 +7,9 @@ import re
 import keras
 import numpy as np
 import pytest
+from keras_idea.lm.evaluation.local_tasks import FILES
 
 from keras_idea.lm.cli import main
-from keras_idea.lm.evaluation.local_tasks import FILES
 from keras_idea.lm.runs.judge.evaluate import judge_text
 from keras_idea.lm.runs.judge.judged import load_judged
 from keras_idea.models import DecoderConfig, decoder
