@@ -121,7 +121,7 @@ def test_odd_texts_to_train_on(family, text):
 
 
 def test_long_texts_are_tokenized_in_chunks(tokenizers, monkeypatch):
-    monkeypatch.setattr("keras_idea.lm.data.vocabulary._CHUNK", 7)
+    monkeypatch.setattr("keras_idea.lm.data.vocabulary.CHUNK", 7)
     vocabulary = tokenizer_vocabulary(tokenizers["llama3", "bpe"])
     ids = vocabulary.encode(TRAINING_TEXT)
     assert vocabulary.decode(ids) == TRAINING_TEXT

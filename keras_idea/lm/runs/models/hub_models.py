@@ -85,7 +85,7 @@ def _of_family(
     shape: ModelConfig, family: str, text: Callable[..., Tokens]
 ) -> tuple[Any, Tokens]:
     """A preprocessor whose tokenizer is made for the text, and the text in it."""
-    made = []
+    hub, made = keras_hub(), []
 
     def vocabulary(sample: str) -> Vocabulary:
         made.append(
@@ -95,4 +95,4 @@ def _of_family(
 
     corpus = text(vocabulary=vocabulary)
     prefix = HUB_FAMILIES[family].prefix
-    return getattr(keras_hub().models, f"{prefix}CausalLMPreprocessor")(*made), corpus
+    return getattr(hub.models, f"{prefix}CausalLMPreprocessor")(*made), corpus
