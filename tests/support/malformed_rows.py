@@ -49,21 +49,6 @@ ROWS = {
         m.text("a"),
         "'text.txt' is too short: it has 1 token, ",
     ),
-    "zst cut off": (
-        m.cache_of("a.jsonl.zst"),
-        {"a.jsonl.zst": m.holds(m.TRUNCATED_ZST)},
-        r"Cannot read '.*a.jsonl.zst' to its end: .*truncated.*documents .* were read",
-    ),
-    "parquet that is none": (
-        m.cache_of("a.parquet"),
-        {"a.parquet": m.holds(b"PAR1 not really PAR1")},
-        "a.parquet' to its end: it is no sound parquet file",
-    ),
-    "line of broken JSON": (
-        m.cache_of("a.jsonl"),
-        {"a.jsonl": m.holds(m.GOOD_LINES + b'{"text": "cut')},
-        "a.jsonl, line 4: broken json",
-    ),
     "arrays cut off": (
         GO_ON,
         {ARRAYS: m.cut_off},

@@ -16,7 +16,7 @@ import pytest
 import keras_idea as ki
 from docs.building import llms
 from keras_idea.lm.cli import main
-from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from keras_idea.lm.runs.config import parse_config
 from tests.pure.test_face import PACKAGES
 from tests.support import ROOT

@@ -18,7 +18,7 @@ from keras_idea.hub.loading import (
     preprocessor_of,
 )
 from keras_idea.hub.smaller_tokenizer import tokens_of
-from keras_idea.lm.evaluation.scorer import most_tokens
+from keras_idea.lm.evaluation.perplexity import most_tokens
 from keras_idea.lm.export.gguf.families import family_of
 from keras_idea.lm.export.gguf.file import export_gguf
 from keras_idea.lm.export.hf.folder import export_hf, hf_export_of
