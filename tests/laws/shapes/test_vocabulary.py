@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.hub.hf.tokenizer import cuts_as_released
+from keras_idea.hub.tokenizers import cuts_as_released
 from tests.support.helpers import to_numpy
 from tests.support.hub_models import tiny_lm
 from tests.support.languages import (
@@ -209,7 +209,7 @@ def test_unigram_is_not_supported_and_not_called_inexact():
 def test_reserved_pieces_go_and_characters_stay_without_bytes():
     from sentencepiece import sentencepiece_model_pb2 as proto
 
-    from keras_idea.hub.smaller_tokenizer import tokens_of
+    from keras_idea.hub.vocabulary import tokens_of
 
     tokenizer = wide("gemma").preprocessor.tokenizer
     model = proto.ModelProto.FromString(tokenizer.proto)

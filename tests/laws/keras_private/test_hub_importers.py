@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from keras_idea.keras_private.hub_tokenizers import (
+from keras_idea.keras_private.hub_importers import (
     converted_as,
     keys_read,
     python_tokenizer,
