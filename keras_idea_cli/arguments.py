@@ -209,16 +209,13 @@ def _add_import(commands: _Commands) -> None:
     command.add_argument(
         "--preset", metavar="FOLDER", required=True, help="where the preset is saved"
     )
-    command.add_argument(
-        "--overwrite", action="store_true", help="replaces an earlier preset"
-    )
 
 
 def _add_export(commands: _Commands) -> None:
     export = commands.add_parser(
         "export",
-        help="export a narrow model: KerasHub, Hugging Face, GGUF (llama.cpp), ONNX",
-        description="Exports the narrow model of a run in float32, loads the export "
+        help="export a narrow model: KerasHub, Hugging Face, GGUF (llama.cpp)",
+        description="Exports the narrow model of a run, loads the export "
         "again, and compares its logits and greedy tokens with the model's. Does not "
         "keep an export that fails. KERAS_BACKEND=jax|tensorflow|torch chooses the "
         "backend, which can differ from the run's.",
@@ -236,36 +233,13 @@ def _add_export(commands: _Commands) -> None:
         "--hf", metavar="FOLDER", help="a folder that Hugging Face transformers loads"
     )
     formats.add_argument(
-        "--onnx", metavar="FILE.onnx", help="a graph from token ids to logits"
-    )
-    formats.add_argument(
         "--gguf", metavar="FILE.gguf", help="a file that llama.cpp loads"
     )
     export.add_argument(
-        "--widths",
-        metavar="NAME,...",
-        help="exports these widths of a run with [elastic], or 'all' of them, each to "
-        "the path with '-NAME' in it (default: the full model)",
-    )
-    export.add_argument(
         "--gguf-dtype",
-        choices=("float32", "float16", "q8_0", "q5_0", "q4_0"),
-        help="the type of the matrices in a GGUF file (default float32)",
-    )
-    export.add_argument(
-        "--quantize",
-        choices=("int8",),
-        help="of the matrices and embeddings in a preset (default: not quantized)",
-    )
-    export.add_argument(
-        "--length",
-        type=int,
-        metavar="TOKENS",
-        help="the length of the sequences that an ONNX file takes (PyTorch fixes it), "
-        "or of the context of a GGUF file if it is not the model's own",
-    )
-    export.add_argument(
-        "--overwrite", action="store_true", help="replaces an earlier export"
+        metavar="TYPE",
+        help="the type of the matrices in a GGUF file: f32, f16, bf16, q8_0, or with "
+        "llama-cpp-python a K-quant such as q4_k_m (default f16)",
     )
 
 
@@ -282,11 +256,6 @@ def _add_evaluate(commands: _Commands) -> None:
         "model",
         metavar="MODEL",
         help="a run folder, a KerasHub preset, a Hugging Face folder or a GGUF file",
-    )
-    evaluate.add_argument(
-        "--width",
-        metavar="NAME",
-        help="which width of a run with [elastic] (default: the full model)",
     )
     evaluate.add_argument(
         "--text", required=True, metavar="FILE", help="a text file, folder or 'stdlib'"

@@ -94,14 +94,8 @@ def add_shrink(commands: Any) -> None:
     )
     shrink.add_argument(
         "--gguf-dtype",
-        choices=("float32", "float16", "q8_0", "q5_0", "q4_0"),
+        metavar="TYPE",
         help="as of `export`",
-    )
-    shrink.add_argument(
-        "--length",
-        type=int,
-        metavar="TOKENS",
-        help="the context of the GGUF file if it is not the model's own",
     )
 
 

@@ -1,7 +1,6 @@
 """The command line: `keras-idea new`, `train`, `plan`, `import`, `export`..."""
 
 import argparse
-import pathlib
 import sys
 from collections.abc import Callable, Sequence
 
@@ -11,7 +10,7 @@ from keras_idea.errors import (
     ExportRefused,
     KerasIdeaError,
 )
-from keras_idea.validation import check_choice, check_int, check_number, require
+from keras_idea.validation import check_int, check_number, require
 from keras_idea_cli import interrupt
 from keras_idea_cli.arguments import make_parser
 from keras_idea_cli.status import status
@@ -110,71 +109,36 @@ def _plan(options: argparse.Namespace) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    from keras_idea.lm.export.gguf.file import GGUF, export_gguf
-    from keras_idea.lm.export.hf.folder import HF, export_hf
+    from keras_idea.lm.export.gguf import export_gguf
+    from keras_idea.lm.export.hf import export_hf
     from keras_idea.lm.export.load import load_run
-    from keras_idea.lm.export.onnx_file import ONNX, export_onnx
-    from keras_idea.lm.export.preset import PRESET, export_preset
+    from keras_idea.lm.export.preset import export_preset
     from keras_idea.lm.export.target import check_target
-    from keras_idea.lm.runs.judge.judged import served_length
 
-    if options.length is not None and (options.onnx or options.gguf) is None:
-        raise ExportRefused("`--length` is for --onnx and --gguf. Delete `--length`.")
     if options.gguf_dtype is not None and options.gguf is None:
         raise ExportRefused("`--gguf-dtype` is for --gguf only. Delete `--gguf-dtype`.")
-    if options.quantize is not None and options.preset is None:
-        raise ExportRefused(
-            "`--quantize` is for --preset only. Delete `--quantize`, or use "
-            "`--gguf FILE --gguf-dtype q8_0`."
-        )
-    kinds = {"preset": PRESET, "hf": HF, "gguf": GGUF, "onnx": ONNX}
-    kind = next(kind for kind in kinds if getattr(options, kind) is not None)
-    places = _places(options, getattr(options, kind))
-    for place in places.values():  # before a model is loaded, which takes longer
-        check_target(place, kinds[kind], options.overwrite)
-    for width, place in places.items():
-        model = load_run(options.run, width=width)
-        if kind == "preset":
-            how = (options.overwrite, options.quantize)
-            export = export_preset(model, place, *how)
-        elif kind == "hf":
-            export = export_hf(model, place, options.overwrite)
-        elif kind == "gguf":
-            dtype = options.gguf_dtype or "float32"
-            length = options.length
-            length = served_length(options.run) if length is None else length
-            export = export_gguf(model, place, dtype, options.overwrite, length)
-        else:
-            export = export_onnx(model, place, options.overwrite, options.length)
-        print(export, flush=True)
-
-
-def _places(options: argparse.Namespace, given: str) -> dict[str | None, str]:
-    """Where each width is exported to; None: the model as it is."""
-    from keras_idea.lm.export.load import widths_at
-
-    if options.widths is None:
-        return {None: given}
-    known = widths_at(options.run)
-    names = _names("--widths", options.widths)
-    names = known if names == ["all"] else names
-    for name in names:
-        check_choice("--widths", name, known)
-    path = pathlib.Path(given)
-    suffix = path.suffix if options.gguf or options.onnx else ""
-    stem = path.name.removesuffix(suffix)
-    return {name: str(path.with_name(f"{stem}-{name}{suffix}")) for name in names}
+    if options.gguf is not None:
+        # Before a model is loaded, which takes longer.
+        check_target(options.gguf, ".gguf")
+        model = load_run(options.run)
+        export = export_gguf(model, options.gguf, options.gguf_dtype or "f16")
+    elif options.hf is not None:
+        check_target(options.hf)
+        export = export_hf(load_run(options.run), options.hf)
+    else:
+        check_target(options.preset)
+        export = export_preset(load_run(options.run), options.preset)
+    print(export, flush=True)
 
 
 def _import(options: argparse.Namespace) -> None:
     from keras_idea.hub.loading import check_language_model, load, outline
-    from keras_idea.lm.export.preset import PRESET, export_preset
+    from keras_idea.lm.export.preset import export_preset
     from keras_idea.lm.export.target import check_target
 
-    check_target(options.preset, PRESET, options.overwrite)
+    check_target(options.preset)
     check_language_model(options.source, outline(options.source, "float32"))
-    model = load(options.source, "float32")
-    print(export_preset(model, options.preset, options.overwrite))
+    print(export_preset(load(options.source, "float32"), options.preset))
 
 
 def _shrink(options: argparse.Namespace) -> None:
@@ -220,7 +184,7 @@ def _evaluate(options: argparse.Namespace) -> None:
 
     if options.length is not None:
         check_int("--length", options.length, minimum=1)
-    judged = load_judged(options.model, options.length, width=options.width)
+    judged = load_judged(options.model, options.length)
     print_text(judge_text(judged, options.text, options.stride))
 
 

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from keras_idea.elastic.draw import SANDWICH
+from keras_idea.elastic.widths import FULL
 from keras_idea.finding.targets import target_width
-from keras_idea.hub.widths import FULL
 from keras_idea.lm.report.curves import TrainingCurve
 from keras_idea.lm.report.run_record import RunRecord
 

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_idea.elastic.draw import SANDWICH, TURN, Sample, check_sample
-from keras_idea.elastic.widths import check_widths
+from keras_idea.elastic.widths import FULL, check_widths
 from keras_idea.errors import ArgumentError, ConfigError
 from keras_idea.finding.targets import target_width
 from keras_idea.groups.kinds import KindName
-from keras_idea.hub.widths import FULL
 from keras_idea.lm.runs.config import fields
 from keras_idea.lm.runs.config.model_table import ModelConfig
 from keras_idea.lm.runs.config.sizes import Sizes

@@ -42,18 +42,16 @@ def load_judged(
     path: str | os.PathLike,
     length: int | None = None,
     batch_tokens: int | None = None,
-    width: str | None = None,
 ) -> LoadedModel:
     """Loads a saved model, of a run folder or a KerasHub preset, to judge it.
 
     `length` are the tokens that it sees at once; None: as in its run, else 1024.
-    `width` is a name in its `widths.json`; None: the whole model.
 
     Raises:
         EvaluationError: if there is no model, or it cannot be loaded.
     """
     try:
-        model = load_run(path, purpose="evaluate", width=width)
+        model = load_run(path, purpose="evaluate")
     except ExportRefused as error:
         raise EvaluationError(str(error)) from error
     preprocessor = getattr(model, "preprocessor", None)

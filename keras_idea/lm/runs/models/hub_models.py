@@ -9,6 +9,7 @@ import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import HUB_FAMILIES, needs_start
+from keras_idea.hub.kept import save_preset
 from keras_idea.hub.loading import preprocessor_of
 from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from keras_idea.lm.data.tokens import START_EVERY, Tokens
@@ -59,7 +60,7 @@ def hub_models(config: RunConfig, text: Callable[..., Tokens]) -> RunModels:
         # Around the same backbone: a preprocessor that is not used yet would slow
         # down every `predict_on_batch` of the model it is attached to.
         task = source.task(backbone=narrow.backbone, preprocessor=preprocessor)
-        task.save_to_preset(str(path))
+        save_preset(task, path)
 
     # Of a released Gemma every sequence begins so, of others some; a chat template has
     # its own begin.

@@ -18,7 +18,7 @@ from keras_idea.errors import (
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.hub.families import HEAD_ARGUMENTS, HUB_FAMILIES
 from keras_idea.hub.ffn import hub_ffns
-from keras_idea.hub.hf.folder import task_class
+from keras_idea.hub.folder import task_class
 from keras_idea.hub.loading import check_not_quantized, load, outline
 from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.keras_private.variables import without_parameters, without_values

@@ -5,10 +5,10 @@ import math
 from collections.abc import Iterator, Mapping
 
 from keras_idea.elastic.draw import SANDWICH, shares
+from keras_idea.elastic.widths import FULL
 from keras_idea.finding.work_count import multiply_adds
 from keras_idea.functional.counts import train_flops
 from keras_idea.groups.kinds import KindName
-from keras_idea.hub.widths import FULL
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.config.timeline import Timeline, make_timeline

@@ -17,11 +17,9 @@ from keras_idea.hub.loading import (
     outline,
     preprocessor_of,
 )
-from keras_idea.hub.smaller_tokenizer import tokens_of
+from keras_idea.hub.vocabulary import tokens_of
 from keras_idea.lm.evaluation.perplexity import most_tokens
-from keras_idea.lm.export.gguf.families import family_of
-from keras_idea.lm.export.gguf.file import export_gguf
-from keras_idea.lm.export.hf.folder import export_hf, hf_export_of
+from keras_idea.lm.export import gguf, hf
 from keras_idea.lm.export.preset import export_preset
 from keras_idea.lm.runs.shrink.rows import Rows, check_enough, judge, read_rows
 from keras_idea.lm.runs.shrink.table import next_steps, row_of, table
@@ -91,9 +89,9 @@ def one_shot(wanted: Wanted) -> keras.Model:
 def _check_exportable(wanted: Wanted, backbone: keras.Model) -> None:
     """Refuses a family that the export does not know, before anything is computed."""
     if wanted.export == "gguf":
-        family_of(backbone)
+        gguf.check_family(backbone)
     if wanted.export == "hf":
-        hf_export_of(backbone)
+        hf.check_family(backbone)
 
 
 def _tokens_of(wanted: Wanted, preprocessor: Any, backbone: keras.Model) -> int | None:
@@ -154,9 +152,9 @@ def _export(narrow: keras.Model, wanted: Wanted) -> object:
     try:
         with _stage(f"Exporting to {wanted.exported}"):
             if wanted.export == "hf":
-                return export_hf(narrow, wanted.exported)
-            dtype = wanted.gguf_dtype or "float32"
-            return export_gguf(narrow, wanted.exported, dtype, False, wanted.length)
+                return hf.export_hf(narrow, wanted.exported)
+            dtype = wanted.gguf_dtype or "f16"
+            return gguf.export_gguf(narrow, wanted.exported, dtype)
     except (ExportRefused, ExportFailed) as error:
         said = f"{error} The preset {wanted.to!r} is saved and complete."
         raise type(error)(said) from error

@@ -11,10 +11,8 @@ from keras_idea.finding.budget import Budget, check_round_to
 from keras_idea.finding.find import find_groups
 from keras_idea.finding.targets import target_width
 from keras_idea.groups.kinds import NEURONS
-from keras_idea.lm.export.gguf.file import GGUF
-from keras_idea.lm.export.hf.folder import HF, check_installed
-from keras_idea.lm.export.preset import PRESET
-from keras_idea.lm.export.target import ExportKind, check_target
+from keras_idea.lm.export.hf import check_installed
+from keras_idea.lm.export.target import check_target
 from keras_idea.methods.activation import Activation
 from keras_idea.methods.method import Method
 from keras_idea.shapes.blocks import find_blocks
@@ -38,11 +36,8 @@ from keras_idea.validation import (
     require,
 )
 
-#: Kinds of exports: what is made, and what its name adds to that of the preset.
-EXPORTS: dict[str, tuple[ExportKind, str]] = {
-    "hf": (HF, "-hf"),
-    "gguf": (GGUF, ".gguf"),
-}
+#: Kinds of exports, and what their names add to that of the preset.
+EXPORTS = {"hf": "-hf", "gguf": ".gguf"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +60,6 @@ class Wanted:
         window: int >= 2, tokens of a row.
         export: str or None, a key of `EXPORTS`.
         gguf_dtype: str or None, as of `export_gguf`.
-        length: int or None, likewise.
     """
 
     source: str
@@ -83,7 +77,6 @@ class Wanted:
     window: int = 512
     export: str | None = None
     gguf_dtype: str | None = None
-    length: int | None = None
 
     def __post_init__(self) -> None:
         if bool(self.targets) == bool(self.budget):
@@ -103,7 +96,7 @@ class Wanted:
                 "--target-parameters, --target-bytes or --target-flops in place of "
                 "the targets, or leave `--search` out."
             )
-        for name in ("candidates", "round_to", "tokens", "window", "length"):
+        for name in ("candidates", "round_to", "tokens", "window"):
             if getattr(self, name) is not None:
                 check_int(f"--{name.replace('_', '-')}", getattr(self, name), minimum=1)
         if self.by_weights and self.method != "activation":
@@ -116,11 +109,9 @@ class Wanted:
                 "`--refit` fits what reads neurons or heads, and no target names "
                 "them. Add --neurons or --kv-groups, or leave `--refit` out."
             )
-        given = self.gguf_dtype is not None or self.length is not None
-        if given and self.export != "gguf":
+        if self.gguf_dtype is not None and self.export != "gguf":
             raise ExportRefused(
-                "`--gguf-dtype` and `--length` are for `--export gguf` only. Add it, "
-                "or leave them out."
+                "`--gguf-dtype` is for `--export gguf` only. Add it, or leave it out."
             )
 
     @property
@@ -136,14 +127,14 @@ class Wanted:
     @property
     def exported(self) -> str:
         """str, where the export lies: beside the preset, with its name."""
-        return str(pathlib.Path(self.to)) + EXPORTS[str(self.export)][1]
+        return str(pathlib.Path(self.to)) + EXPORTS[str(self.export)]
 
     def check_places(self) -> None:
         """Refuses places that are taken, and packages that are not there."""
-        check_target(self.to, PRESET)
+        check_target(self.to)
         if self.export is None:
             return
-        check_target(self.exported, EXPORTS[self.export][0])
+        check_target(self.exported)
         if self.export == "gguf":
             require("gguf", "`--export gguf`", "gguf", ExportRefused)
         else:

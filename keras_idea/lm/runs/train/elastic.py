@@ -12,7 +12,7 @@ import keras
 from keras_idea.callbacks import Monitor
 from keras_idea.elastic import ElasticCallback, sliced
 from keras_idea.elastic.draw import SANDWICH
-from keras_idea.hub.widths import FULL, RECORD, write_widths
+from keras_idea.elastic.widths import FULL
 from keras_idea.lm.report.curves import TrainingCurve
 from keras_idea.lm.report.picture import draw_run
 from keras_idea.lm.report.table import ResultRow
@@ -102,17 +102,10 @@ def _save(run: Run, models: Mapping[str, keras.Model]) -> None:
                 run.models.save(models[name], place)
     with folder.replacing(run.models.saved_as, size) as path:
         run.models.save(models[FULL], path)
-        if as_preset:
-            write_widths(path, run.timeline.widths)
-    if not as_preset:
-        with folder.replacing(RECORD) as path:
-            write_widths(path.parent, run.timeline.widths)
     print(f"\n{where_it_lies(run, models[FULL])}", flush=True)
     names = ", ".join(name for name in models if name != FULL)
     print(
-        f"The narrower ones ({names}) are in {pathlib.Path(folder.shown) / _WIDTHS}/. "
-        f"Load one from the full model's file with keras_idea.export.load_run("
-        f"{folder.shown!r}, width={next(n for n in models if n != FULL)!r}).",
+        f"The narrower ones ({names}) are in {pathlib.Path(folder.shown) / _WIDTHS}/.",
         flush=True,
     )
 

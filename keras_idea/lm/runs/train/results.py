@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import keras
 
-from keras_idea.hub.hf.folder import loading_class
-from keras_idea.hub.hf.tokenizer import OWN_CUT, OWN_FILE
+from keras_idea.hub.folder import loading_class
+from keras_idea.hub.tokenizers import OWN_CUT, OWN_FILE
 from keras_idea.lm.report.picture import draw_run
 from keras_idea.lm.report.table import ResultRow
 from keras_idea.lm.runs.models.learning_rate import learning_rate

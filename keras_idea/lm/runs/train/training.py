@@ -16,10 +16,10 @@ import numpy as np
 from keras_idea import processes
 from keras_idea.callbacks.checkpoint.files import CheckpointFiles
 from keras_idea.callbacks.checkpoint.restoring import restore_model
+from keras_idea.elastic.widths import FULL
 from keras_idea.errors import RunFolderError, TrainingDiverged
 from keras_idea.finding.find import find_groups
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.hub.widths import FULL
 from keras_idea.lm.report.table import ResultRow, print_table, to_json, to_markdown
 from keras_idea.lm.runs.config import RunConfig, load_config
 from keras_idea.lm.runs.config.sizes import Sizes
