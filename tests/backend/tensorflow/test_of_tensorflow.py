@@ -6,7 +6,7 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.callbacks.prune.run_checks import has_variables
-from tests.support.gguf_models import with_tokenizer
+from tests.support.training_text import with_tokenizer
 from tests.support.helpers import residual_model, to_numpy
 
 pytestmark = pytest.mark.skipif(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.hub.hf.folder import first_of_prompt
+from keras_idea.hub.tokenizers import first_of_prompt
 from keras_idea.hub.loading import load_with_notes, preprocessor_of
 from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
 from keras_idea.lm.runs.config import parse_config
