@@ -246,11 +246,11 @@ def _add_export(commands: _Commands) -> None:
 def _add_evaluate(commands: _Commands) -> None:
     evaluate = commands.add_parser(
         "evaluate",
-        help="evaluate a saved model on a text and on benchmarks",
+        help="evaluate a saved model on a text",
         description="Evaluates the narrow model of a run, or a KerasHub preset, by its "
         "bits per byte and perplexity per token on a text (a sliding window predicts "
-        "every token but the first once; the window and the stride are printed) and on "
-        "tasks of lm-evaluation-harness (extra `eval`).",
+        "every token but the first once; the window and the stride are printed). For "
+        "benchmarks, export to Hugging Face and use lm_eval --model hf.",
     )
     evaluate.add_argument(
         "model",
@@ -258,26 +258,13 @@ def _add_evaluate(commands: _Commands) -> None:
         help="a run folder, a KerasHub preset, a Hugging Face folder or a GGUF file",
     )
     evaluate.add_argument(
-        "--text", metavar="FILE", help="a text file or folder, or 'stdlib'"
+        "--text", required=True, metavar="FILE", help="a text file, folder or 'stdlib'"
     )
     evaluate.add_argument(
         "--stride",
         type=int,
         metavar="TOKENS",
         help="from one window of the text to the next window (default: half a window)",
-    )
-    evaluate.add_argument(
-        "--tasks",
-        metavar="NAME,...",
-        help="tasks of the harness, such as arc_challenge,hellaswag,triviaqa,mmlu",
-    )
-    evaluate.add_argument(
-        "--local",
-        metavar="FOLDER",
-        help="reads the tasks' documents from files in this folder, not from the hub",
-    )
-    evaluate.add_argument(
-        "--limit", type=int, metavar="N", help="the most documents per task"
     )
     evaluate.add_argument(
         "--length",

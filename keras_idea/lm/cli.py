@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from keras_idea.errors import (
     ArgumentError,
     ConfigError,
-    EvaluationError,
     ExportRefused,
     KerasIdeaError,
 )
@@ -178,26 +177,15 @@ _OF_SHRINK = (
 def _evaluate(options: argparse.Namespace) -> None:
     require("rich", "`keras-idea evaluate`", "cli")
     from keras_idea.lm.runs.judge.evaluate import (
-        judge_tasks,
         judge_text,
-        print_tasks,
         print_text,
     )
     from keras_idea.lm.runs.judge.judged import load_judged
 
-    if options.text is None and options.tasks is None:
-        raise EvaluationError(
-            "No evaluation selected. Give --text FILE, --tasks NAME,... or both."
-        )
-    for name in ("length", "limit"):
-        if getattr(options, name) is not None:
-            check_int(f"--{name}", getattr(options, name), minimum=1)
-    names = None if options.tasks is None else _names("--tasks", options.tasks)
+    if options.length is not None:
+        check_int("--length", options.length, minimum=1)
     judged = load_judged(options.model, options.length)
-    if options.text is not None:
-        print_text(judge_text(judged, options.text, options.stride))
-    if names is not None:
-        print_tasks(judge_tasks(judged, names, options.local, options.limit))
+    print_text(judge_text(judged, options.text, options.stride))
 
 
 def _names(option: str, listed: str) -> list[str]:

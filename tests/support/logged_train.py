@@ -8,10 +8,10 @@ import hashlib
 import json
 import sys
 
-from keras_idea.data import CachedCorpus
+from keras_idea.data import Tokens
 from keras_idea.lm.cli import main
 
-batches, trainings = CachedCorpus.batches, []
+batches, trainings = Tokens.batches, []
 
 
 def logged_batches(corpus, **arguments):
@@ -29,5 +29,5 @@ def logged_batches(corpus, **arguments):
     return generator()
 
 
-CachedCorpus.batches = logged_batches
+Tokens.batches = logged_batches
 sys.exit(main())

@@ -1,19 +1,15 @@
 """What `test_malformed.py` damages: one small sound thing of each kind."""
 
-import gzip
+import functools
 import json
 import os
-import zipfile
-
-import numpy as np
-from safetensors.numpy import save_file
 
 from keras_idea.callbacks import Checkpoint
 from keras_idea.callbacks.checkpoint.files import (
     digest_of_file,
     digest_of_manifest,
 )
-from keras_idea.data import TextSource, build_cache, byte_vocabulary, load_text
+from keras_idea.data import open_text
 from keras_idea.lm.runs.config import load_config
 from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.models.build import decoder_models
@@ -22,7 +18,6 @@ from keras_idea.lm.runs.run_folder import RunFolder
 from keras_idea.lm.runs.train.recorder import LossUnits, Recorder
 from keras_idea.models import DecoderConfig, decoder
 from tests.support.report_runs import write_run
-from tests.support.text_files import jsonl, parquet, zst
 from tests.support.tiny_run import CONFIG, TEXT
 from tests.support.with_tokenizer import with_tokenizer
 
@@ -55,15 +50,17 @@ def make_all(folder):
     with_tokenizer(lm, "llama3").save_to_preset(str(folder / "preset"))
     write_run(folder / "finished")
     make_unfinished(folder)
-    question = {"query": "a?", "choices": ["b", "c"], "gold": 0}
-    (folder / "arc_challenge.jsonl").write_text(json.dumps(question) + "\n")
 
 
 def make_unfinished(folder):
     """The folder of a run that was stopped, with a checkpoint of step 4."""
     config = load_config(folder / "tiny.toml")
-    corpus = load_text(folder / "text.txt", config.data.validation_fraction)
-    model = decoder_models(config, corpus).wide()
+    fraction = config.data.validation_fraction
+    text = functools.partial(
+        open_text, paths=folder / "text.txt", validation_fraction=fraction
+    )
+    corpus = text()
+    model = decoder_models(config, text).wide()
     model.optimizer.build(model.trainable_variables)
     model.optimizer.iterations.assign(4)
     run = RunFolder(folder / "runs/tiny")
@@ -116,11 +113,6 @@ def holds(content):
     return write
 
 
-def is_a_folder(path):
-    path.unlink(missing_ok=True)
-    path.mkdir(parents=True)
-
-
 def is_a_link(target):
     def link(path):
         path.unlink(missing_ok=True)
@@ -131,21 +123,6 @@ def is_a_link(target):
 
 def is_gone(path):
     os.remove(path)
-
-
-def json_with(**changes):
-    """Other values in a file of JSON; None takes a key out."""
-
-    def change(path):
-        found = json.loads(path.read_text())
-        for name, value in changes.items():
-            if value is None:
-                del found[name]
-            else:
-                found[name] = value
-        path.write_text(json.dumps(found))
-
-    return change
 
 
 def manifest_with(change):
@@ -175,34 +152,6 @@ def arrays_with(content):
         manifest_with(change)(manifest)
 
     return rewrite
-
-
-def other_arrays(path):
-    save_file({"model/00000/kernel": np.zeros((2, 2), "float32")}, path)
-
-
-def zip_of(**files):
-    def write(path):
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, content in files.items():
-                archive.writestr(name.replace("__", "."), content)
-
-    return write
-
-
-def cache_of(name, **options):
-    """A call of `build_cache` over one file, in place of a command."""
-
-    def build():
-        build_cache(TextSource(name, **options), byte_vocabulary(end=True), "cache")
-
-    return build
-
-
-GOOD_LINES = jsonl(["one", "two", "three"])
-TRUNCATED_ZST = zst(GOOD_LINES * 50)[:-20]
-TRUNCATED_GZ = gzip.compress(GOOD_LINES * 50)[:-20]
-PARQUET = parquet({"text": ["one", "two"]})
 
 
 def config(text):

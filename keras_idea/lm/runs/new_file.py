@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 import keras
 
 from keras_idea.errors import ArgumentError, ConfigError
-from keras_idea.lm.data.text.file_streams import COMPRESSED
-from keras_idea.lm.data.text.readers import suffix_of
+from keras_idea.lm.data.documents import suffix_of
 from keras_idea.lm.runs.config import RunConfig, parse_config
 from keras_idea.lm.runs.models.outlines import outlines
 from keras_idea.lm.runs.places import check_file
@@ -205,7 +204,7 @@ def _text(tokens: int, text: str | None) -> _Tables:
 def _has_records(path: pathlib.Path) -> bool:
     files = path.rglob("*") if path.is_dir() else [path]
     return any(
-        file.suffix in COMPRESSED or suffix_of(file) in _RECORDS for file in files
+        file.suffix in (".gz", ".zst") or suffix_of(file) in _RECORDS for file in files
     )
 
 

@@ -13,14 +13,14 @@ import pathlib
 from collections.abc import Iterable, Iterator
 
 from keras_idea.errors import ConfigError
-from keras_idea.lm.data.text.sources import is_hidden
+from keras_idea.lm.data.documents import is_hidden
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.run_folder import FILES, FOLDERS
 
 # What a run leaves in its folders, and a cache of tokens in its own.
 _PRESET = ("config.json", "tokenizer.json", "model.weights.h5", "merges.txt")
 _RUN = (*FILES, *(f"preset/assets/{name}" for name in _PRESET), "checkpoints/a/b.json")
-_CACHE = ("tokens/index.json", "tokens/shard-00000.bin")
+_CACHE = ("0123456789abcdef.ids",)
 
 
 def check_file(file: str | os.PathLike, config: RunConfig) -> None:

@@ -16,13 +16,10 @@ import pytest
 
 from keras_idea.callbacks.checkpoint.files import CheckpointFiles
 from keras_idea.lm.cli import main
-from tests import ENDURANCE
 from tests.support import ROOT
 from tests.support.tiny_run import CONFIG, TEXT
 
-pytestmark = [
-    pytest.mark.skipif(keras.backend.backend() != "jax", reason="meshes are jax's"),
-]
+pytestmark = pytest.mark.daily()
 RUN = (
     CONFIG.replace('text = "text.txt"', "")
     .replace("seed = 1", "seed = 1\ncompare_from_scratch = false\nkeep_checkpoints = 9")
@@ -126,25 +123,12 @@ def straight(tmp_path_factory):
     return carry_out(tmp_path_factory.mktemp("straight") / "run")
 
 
-ENDURANCE_ONLY = pytest.mark.skipif(
-    not ENDURANCE, reason="in `make endurance`: the suite has one such run"
-)
 PROGRESSIVE = "[pruning]\ncompact = 'progressive'\n"
 
 
-@pytest.mark.parametrize(
-    "mesh, count, devices",
-    [
-        ((2, 1), 2, 1),
-        pytest.param((1, 2), 2, 1, marks=ENDURANCE_ONLY),
-        pytest.param((2, 2), 4, 1, marks=ENDURANCE_ONLY),
-        pytest.param((4, 2), 1, 8, marks=ENDURANCE_ONLY),
-        pytest.param((2, 2), 2, 2, marks=ENDURANCE_ONLY),
-    ],
-)
-def test_equals_one_process(tmp_path, straight, mesh, count, devices):
+def test_equals_one_process(tmp_path, straight):
     folder = tmp_path / "run"
-    found = carry_out(folder, mesh, count, devices)
+    found = carry_out(folder, (2, 1), 2, 1)
     assert_the_same(found, straight)
     # What is left is whole, and no mesh's.
     model = keras.models.load_model(folder / "run" / "narrow.keras")
@@ -164,8 +148,7 @@ def test_killed_and_gone_on_with_by_one(tmp_path, straight):
     assert_the_same(carry_out(folder), straight)
 
 
-@pytest.mark.parametrize("extra", ["", PROGRESSIVE], ids=["end", "progressive"])
-def test_heads_are_cut_along_the_model_axis(tmp_path, extra):
+def test_heads_are_cut_along_the_model_axis(tmp_path, extra=PROGRESSIVE):
     """Four key/value heads become two, of two devices each has one."""
     heads = RUN.replace("target_dim = 8", "targets = { neurons = 8, kv_groups = 2 }")
     straight = carry_out(tmp_path / "straight", extra=extra, run=heads)
@@ -173,54 +156,24 @@ def test_heads_are_cut_along_the_model_axis(tmp_path, extra):
 
 
 KINDS = {
-    "progressive": PROGRESSIVE,
     "activation": "[pruning]\nmethod = 'activation'\n",
-    "by weights": "[pruning]\nmethod = 'activation'\nby_weights = true\n",
-    "learned_mask": "[pruning]\nmethod = 'learned_mask'\n",
-    "random": "[pruning]\nmethod = 'random'\n",
-    "muon": "[optimizer]\nname = 'muon'\n",
     "in parts": "[optimizer]\ngradient_accumulation_steps = 2\nglobal_clipnorm = 0.5\n",
-    "monitored": "[run]\ntensorboard = true\n",
     "hub": "[model]\nhub = 'llama3'\n",
 }
 
 
-@ENDURANCE_ONLY
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_run(tmp_path, kind):
     """Two processes of two devices each, against one process of one."""
     table, lines = KINDS[kind].split("\n", 1)
-
-    def changed(text):
-        # Into the table, which may be there already.
-        return text.replace(table, f"{table}\n{lines}") if table in text else None
-
+    run = RUN.replace(table, f"{table}\n{lines}") if table in RUN else RUN + KINDS[kind]
     runs = []
     for name, mesh, count, devices in (("one", None, 1, 1), ("mesh", (2, 2), 2, 2)):
-        folder = tmp_path / name
-        write_run(folder, mesh)
-        text = (folder / "run.toml").read_text()
-        (folder / "run.toml").write_text(changed(text) or text + KINDS[kind])
-        ended = end(start(folder, count, devices))
+        write_run(tmp_path / name, mesh, run=run)
+        ended = end(start(tmp_path / name, count, devices))
         assert [status for status, _ in ended] == [0] * count, ended[0][1]
-        runs.append(what_was(folder, [8, 8]))
+        runs.append(what_was(tmp_path / name, [8, 8]))
     assert_the_same(runs[1], runs[0])
-
-
-@pytest.mark.parametrize(
-    "mesh, count, variables, match",
-    [
-        ((4, 1), 2, {}, "needs 4 × 1 = 4 devices, and the run has 2 in 2"),
-        ((1, 2), 2, {"KERAS_DISTRIBUTION_PROCESS_ID": "2"}, "must be a whole number"),
-    ],
-)
-@ENDURANCE_ONLY
-def test_refused_by_all(tmp_path, mesh, count, variables, match):
-    write_run(tmp_path / "run", mesh)
-    ended = end(start(tmp_path / "run", count, **variables), 60)
-    assert [status for status, _ in ended] == [2] * count
-    assert all(match in output for _, output in ended)
-    assert not (tmp_path / "run" / "run").exists()
 
 
 def test_a_mesh_of_other_devices_is_refused(tmp_path, monkeypatch, capsys):

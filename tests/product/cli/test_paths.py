@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.data import TextSource, build_cache, byte_vocabulary
+from keras_idea.data import open_text
 from keras_idea.errors import DiskError, KerasIdeaError
 from keras_idea.files import check_place
 from keras_idea.lm.cli import main
@@ -39,7 +39,7 @@ def test_an_argument(path, why):
     for make in (
         lambda: ki.Monitor(path),
         lambda: ki.IdeaPruneCallback(4, 2, 3, log_dir=path),
-        lambda: build_cache(TextSource("text.txt"), byte_vocabulary(end=True), path),
+        lambda: open_text(paths="text.txt", cache=path),
     ):
         with pytest.raises(ki.KerasIdeaError, match=f"path of a folder: {why}"):
             make()

@@ -12,7 +12,7 @@ import keras_idea as ki
 from keras_idea.errors import ConfigError
 from keras_idea.export import load_run
 from keras_idea.lm.cli import main
-from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from keras_idea.lm.runs.judge.judged import load_judged, vocabulary_of
 from keras_idea.lm.runs.train.teacher import load_teacher
 from keras_idea.models import DecoderConfig, decoder

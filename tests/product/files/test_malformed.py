@@ -12,10 +12,7 @@ import pytest
 
 from keras_idea.lm.cli import main
 from tests.support import malformed as m
-from tests.support.malformed_inputs import INPUTS
-from tests.support.malformed_outputs import OUTPUTS
-
-ROWS = {**INPUTS, **OUTPUTS}
+from tests.support.malformed_rows import ROWS
 
 
 def status_of(command):

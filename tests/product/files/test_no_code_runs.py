@@ -17,8 +17,6 @@ import numpy as np
 import pytest
 
 import keras_idea
-from keras_idea.data import load_vocabulary
-from keras_idea.errors import TextError
 from keras_idea.lm.cli import main
 from tests.support import malformed as m
 
@@ -117,12 +115,6 @@ class TestKerasFiles:
         assert_refused(export, capsys, "narrow.keras' cannot be loaded", "Lambda")
 
     @pytest.mark.parametrize("name", CONFIGS)
-    def test_the_model(self, folder, capsys, name):
-        rewrite_keras(folder / m.KERAS, lambda config: CONFIGS[name]())
-        export = ["export", "run", "--preset", "out"]
-        assert_refused(export, capsys, "narrow.keras' cannot be loaded")
-
-    @pytest.mark.parametrize("name", CONFIGS)
     def test_the_ffn_of_a_block(self, folder, capsys, name):
         """Which this package's own `from_config` makes."""
         rewrite_keras(
@@ -191,37 +183,10 @@ class TestCheckpoints:
         m.arrays_with(m.holds(PICKLES[name]()))(path)
         assert_refused(self.GO_ON, capsys, "arrays-00000.safetensors does not hold")
 
-    @pytest.mark.parametrize("name", CONFIGS)
-    def test_probes(self, folder, capsys, name):
-        config = CONFIGS[name]()
-
-        def change(manifest):
-            manifest["facts"]["model"]["ffns"][0]["probe"] = config
-
-        m.manifest_with(change)(folder / m.STEP / "manifest.json")
-        assert_refused(self.GO_ON, capsys, "The checkpoint's probe cannot be made")
-
-    def test_a_probe_that_is_none(self, folder, capsys):
-        config = keras.saving.serialize_keras_object(keras.layers.ReLU())
-
-        def change(manifest):
-            manifest["facts"]["model"]["ffns"][0]["probe"] = config
-
-        m.manifest_with(change)(folder / m.STEP / "manifest.json")
-        assert_refused(self.GO_ON, capsys, "probe must be one of a pruning method")
-
     def test_the_payload_would_leave_a_mark(self, folder):
         """Else the others would show nothing."""
         pickle.loads(PICKLES["a pickle"]())
         assert pathlib.Path(MARK).exists()
-
-
-@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model"])
-def test_tokenizers(folder, name):
-    (folder / name).write_bytes(pickle.dumps(Payload()))
-    with pytest.raises(TextError, match=f"{name}' is no "):
-        load_vocabulary(folder / name)
-    assert not pathlib.Path(MARK).exists()
 
 
 # What would undo all this: not one line of the package says it.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.data import Corpus
+from keras_idea.data import Tokens
 from keras_idea.errors import ConfigError, ExportRefused
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.inputs import token_inputs
@@ -30,8 +30,12 @@ TEXT = np.frombuffer(b"the quick brown fox jumps over the lazy dog. " * 20, "uin
 
 
 def models_of(model_table):
-    corpus = Corpus(TEXT, TEXT[:200], "a fox")
-    return hub_models(parse_config(f"[model]\n{model_table}"), corpus)
+    def text(vocabulary):
+        if callable(vocabulary):
+            vocabulary = vocabulary("a fox")
+        return Tokens(TEXT, TEXT[:200], vocabulary, "a fox")
+
+    return hub_models(parse_config(f"[model]\n{model_table}"), text)
 
 
 def logits(model, ids):
@@ -56,7 +60,7 @@ def test_every_family(family):
     assert narrow.backbone.intermediate_dim == 4 * row.ffns.per_neuron
     assert narrow.backbone.vocabulary_size == row.from_nothing.smallest_vocabulary
     # Its own tokenizer, and the start token where it has one.
-    np.testing.assert_array_equal(models.corpus.token_bytes[models.corpus.train], 1)
+    np.testing.assert_array_equal(models.vocabulary.token_bytes[models.corpus.train], 1)
     start = "<|endoftext|>" if family.startswith("qwen") else None
     assert (models.corpus.start_id is None) == (start is not None)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.data import load_text
+from keras_idea.data import open_text
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.cli import main
 from keras_idea.lm.runs.run_folder import FILES
@@ -44,8 +44,8 @@ def bits_per_byte(run):
     """Of the preset on the text the run held out, counted by detokenizing it."""
     model = load(run)
     tokenizer, model.preprocessor = model.preprocessor.tokenizer, None
-    text = load_text(run.parent.parent / "text.txt", validation_fraction=0.2)
-    ids = np.asarray(tokenizer.tokenize(text.validation.tobytes().decode()))
+    text = open_text(paths=run.parent.parent / "text.txt", validation_fraction=0.2)
+    ids = np.asarray(tokenizer.tokenize(bytes(text.held_out.tolist()).decode()))
     assert 4 * 16 < len(ids) <= 8 * 16  # whole batches of 4 sequences: one
     windows = np.stack([ids[16 * i : 16 * i + 17] for i in range(4)]).astype("int32")
     logits = model(token_inputs(model, windows[:, :-1]), training=False)
@@ -67,9 +67,11 @@ def perplexity_in_transformers(run):
     folder = run.parent / "hf"
     assert main(["export", str(run), "--hf", str(folder)]) == 0
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
-    text = load_text(run.parent.parent / "text.txt", validation_fraction=0.2)
+    text = open_text(paths=run.parent.parent / "text.txt", validation_fraction=0.2)
     tokenizer = load(run).preprocessor.tokenizer
-    ids = torch.tensor(np.array(tokenizer.tokenize(text.validation.tobytes().decode())))
+    ids = torch.tensor(
+        np.array(tokenizer.tokenize(bytes(text.held_out.tolist()).decode()))
+    )
     whole = (len(ids) - 1) // 16
     chosen = [i * whole // 8 for i in range(8)] if whole > 8 else range(whole // 4 * 4)
     windows = torch.stack([ids[16 * i : 16 * i + 17] for i in chosen]).long()

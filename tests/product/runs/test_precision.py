@@ -1,5 +1,6 @@
 """A run's dtype, optimizer, accumulation, rematerialization and teacher."""
 
+import functools
 import math
 
 import keras
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.data import load_text
+from keras_idea.data import open_text
 from keras_idea.errors import ConfigError
 from keras_idea.keras_private.optimizer_variables import rate_source
 from keras_idea.lm.runs.config import parse_config
@@ -73,7 +74,9 @@ def test_mixed_precision(trained, dtype):
 def models_of(text, tmp_path):
     (tmp_path / "text.txt").write_text(TEXT)
     config = parse_config(text)
-    return config, decoder_models(config, load_text(tmp_path / "text.txt"))
+    return config, decoder_models(
+        config, functools.partial(open_text, paths=tmp_path / "text.txt")
+    )
 
 
 def test_what_is_compiled_computes_as_the_run_says(tmp_path):
@@ -172,7 +175,7 @@ def test_rematerialized_blocks_are_computed_again(tmp_path, monkeypatch):
         config, models = models_of(ALONE + f"rematerialize = {remat}\n", tmp_path)
         keras.utils.set_random_seed(0)
         model = models.wide()
-        x, y = models.corpus.batch(0, seed=0, batch_size=4, length=16)
+        x, y = next(iter(models.corpus.batches(batch_size=4, length=16)))
         model.train_on_batch(x, y)
         calls.clear()
         losses[remat] = [float(model.train_on_batch(x, y)) for _ in range(3)]

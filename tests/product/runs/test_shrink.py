@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.data import load_text, tokenizer_vocabulary
+from keras_idea.data import open_text, tokenizer_vocabulary
 from keras_idea.evaluation import TokenScorer
 from keras_idea.evaluation import perplexity as perplexity_of
 from keras_idea.hub.inputs import token_inputs
@@ -45,11 +45,11 @@ def command(*options):
 
 def rows(source="wide", fraction=HELD_OUT / (TOKENS + HELD_OUT)):
     """The rows as the command says that it takes them, to measure on and held out."""
-    text = load_text("text.txt", fraction, 16 * (TOKENS + HELD_OUT))
+    text = open_text(paths="text.txt", validation_fraction=fraction)
     tokenizer = ki.hub.load(source).preprocessor.tokenizer
     found = []
-    for part in (text.train, text.validation):
-        ids = tokenizer_vocabulary(tokenizer).encode(part.tobytes().decode())
+    for part in (text.train, text.held_out):
+        ids = tokenizer_vocabulary(tokenizer).encode(bytes(part.tolist()).decode())
         count = (len(ids) - 1) // WINDOW
         chosen = [i * count // 32 for i in range(32)] if count > 32 else range(count)
         of_part = np.stack([ids[i * WINDOW : (i + 1) * WINDOW + 1] for i in chosen])
@@ -165,8 +165,8 @@ def test_the_vocabulary_by_the_whole_text(wide, capsys):
     lm, (measured, _) = loaded("merged"), rows("merged", 0.1)
     x = token_inputs(lm, measured[0])
     narrow = ki.shrink(lm, {"neurons": 12}, x, batch_size=8192 // WINDOW)
-    whole = load_text("text.txt", 0.1)
-    train = whole.train.tobytes().decode()
+    whole = open_text(paths="text.txt", validation_fraction=0.1)
+    train = bytes(whole.train.tolist()).decode()
     small = ki.shrink(narrow, {"vocabulary": size}, train)
     assert equal("small", small)
     found = ki.hub.load("small").preprocessor.tokenizer.vocabulary
@@ -176,7 +176,7 @@ def test_the_vocabulary_by_the_whole_text(wide, capsys):
     for name, model in (("before", lm), ("after", small)):
         own = tokenizer_vocabulary(model.preprocessor.tokenizer)
         count = int(re.search("same ([0-9,]+) held-out bytes", out)[1].replace(",", ""))
-        ids = own.encode(whole.validation[:count].tobytes().decode())
+        ids = own.encode(bytes(whole.held_out[:count].tolist()).decode())
         scorer = TokenScorer(model, WINDOW, lambda ids, m=model: token_inputs(m, ids))
         bits = perplexity_of(scorer, ids, own.token_bytes, WINDOW).bits_per_byte
         tokens = model.backbone.vocabulary_size

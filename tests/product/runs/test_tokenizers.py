@@ -8,7 +8,7 @@ import pytest
 from keras_idea.data import byte_vocabulary, tokenizer_vocabulary
 from keras_idea.errors import ConfigError
 from keras_idea.hub.families import HUB_FAMILIES
-from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.make_tokenizer import make_tokenizer
 
 TRAINING_TEXT = (
     "def read_all(path):\n    with open(path) as file:\n        return file.read()\n"
@@ -121,7 +121,7 @@ def test_odd_texts_to_train_on(family, text):
 
 
 def test_long_texts_are_tokenized_in_chunks(tokenizers, monkeypatch):
-    monkeypatch.setattr("keras_idea.lm.data.text.vocabulary._CHUNK", 7)
+    monkeypatch.setattr("keras_idea.lm.data.vocabulary.CHUNK", 7)
     vocabulary = tokenizer_vocabulary(tokenizers["llama3", "bpe"])
     ids = vocabulary.encode(TRAINING_TEXT)
     assert vocabulary.decode(ids) == TRAINING_TEXT

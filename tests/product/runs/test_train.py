@@ -9,7 +9,7 @@ import pytest
 from matplotlib.image import imread
 
 import keras_idea as ki
-from keras_idea.data import load_text
+from keras_idea.data import open_text
 from keras_idea.errors import RunFolderError
 from keras_idea.files import TEMPORARY
 from keras_idea.lm.cli import main
@@ -29,8 +29,8 @@ def run(tmp_path_factory):
 
 def validation_bits(model, folder):
     """Bits per byte of a model on the text the run held out."""
-    corpus = load_text(folder.parent.parent / "text.txt", validation_fraction=0.2)
-    x, y = corpus.validation_windows(length=16, limit=8)
+    corpus = open_text(paths=folder.parent.parent / "text.txt", validation_fraction=0.2)
+    x, y = corpus.held_out_windows(16, limit=8)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     return float(keras.ops.convert_to_numpy(loss(y, model(x)))) / np.log(2.0)
 

@@ -1,14 +1,10 @@
 """The table `[corpus]` of a run's description: documents of any amount."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from keras_idea.errors import ArgumentError
-from keras_idea.lm.data.text.hf_dataset import StreamedDataset
-from keras_idea.lm.data.text.readers import SPLITS
-from keras_idea.lm.data.text.records import POLICIES
-from keras_idea.lm.data.text.sources import TextSource
-from keras_idea.lm.data.tokens.cached_corpus import Documents
+from keras_idea.lm.data.documents import SPLITS
 from keras_idea.lm.runs.config import fields
 
 _OF_A_DATASET = ("dataset_config", "dataset_split", "dataset_revision")
@@ -47,7 +43,6 @@ class CorpusConfig(fields.Table):
     field: str = fields.checked("text", fields.check_text)
     documents: str = fields.choice("file", *SPLITS)
     pattern: str | None = fields.optional(fields.check_text)
-    on_bad: str = fields.choice("refuse", *POLICIES)
     cache: str = fields.checked("runs/token-cache", fields.check_text)
 
     @property
@@ -82,41 +77,3 @@ class CorpusConfig(fields.Table):
     def _is_set(self, name: str) -> bool:
         default = type(self).__dataclass_fields__[name].default
         return getattr(self, name) != default
-
-    def read(self, validation_fraction: float, sample_bytes: int) -> Documents:
-        """What the run reads.
-
-        `validation_fraction` is held out without `validation_paths`; at most
-        `sample_bytes` of text train a tokenizer.
-
-        Raises:
-            TextError: if there is no such file, or none that can be read.
-        """
-        held_out, name = self.validation_paths, self.dataset
-        return Documents(
-            self._files(self.paths or ()) if name is None else self._dataset(name),
-            self.cache,
-            None if held_out is None else self._files(held_out),
-            validation_fraction,
-            sample_bytes,
-            name or ", ".join(self.paths or ()),
-        )
-
-    def _files(self, paths: Sequence[str]) -> TextSource:
-        return TextSource(
-            paths,
-            field=self.field,
-            split=self.documents,
-            pattern=self.pattern,
-            on_bad=self.on_bad,
-        )
-
-    def _dataset(self, name: str) -> StreamedDataset:
-        return StreamedDataset(
-            name,
-            config=self.dataset_config,
-            split=self.dataset_split,
-            revision=self.dataset_revision,
-            field=self.field,
-            on_bad=self.on_bad,
-        )

@@ -12,7 +12,7 @@ from keras_idea.finding.targets import target_width
 from keras_idea.groups.kinds import KINDS, KindName
 from keras_idea.hub.families import FAMILIES, HUB_FAMILIES, PRESET_FAMILIES
 from keras_idea.hub.family import Family
-from keras_idea.lm.data.text.make_tokenizer import TOKENIZERS, check_tokenizer
+from keras_idea.lm.data.make_tokenizer import TOKENIZERS, check_tokenizer
 from keras_idea.lm.runs.config import fields
 from keras_idea.lm.runs.config.sizes import Sizes, check_kinds, check_targets
 from keras_idea.validation import check_choice

@@ -2,20 +2,16 @@
 
 import functools
 import os
-from typing import TYPE_CHECKING
 
 import rich.console
 import rich.progress
 import rich.table
 
 from keras_idea.errors import EvaluationError
-from keras_idea.lm.data.tokens.load_text import whole_text
+from keras_idea.lm.data.documents import documents, find_files
 from keras_idea.lm.evaluation.perplexity import Perplexity, perplexity
 from keras_idea.lm.runs.judge.judged import LoadedModel
-from keras_idea.validation import plural, require
-
-if TYPE_CHECKING:
-    from keras_idea.lm.evaluation.harness import HarnessModel
+from keras_idea.validation import plural
 
 # A text is held in memory whole, and its tokens too.
 _MOST_BYTES = 512_000_000
@@ -29,13 +25,13 @@ def judge_text(
     Raises:
         EvaluationError: if there is more than 512 MB of text, or one token of it.
     """
-    text = whole_text(source, _MOST_BYTES)
-    if len(text) >= _MOST_BYTES:
+    files = find_files(source)
+    if sum(file.stat().st_size for file in files.values()) >= _MOST_BYTES:
         raise EvaluationError(
             f"The text {str(source)!r} has {_MOST_BYTES:,} bytes or more, which are "
             "held in memory at once. Give a part of it."
         )
-    ids = judged.vocabulary.encode(text.decode("utf-8", "replace"))
+    ids = judged.vocabulary.encode("".join(documents(files.values())))
     if len(ids) < 2:
         raise EvaluationError(
             f"The text {str(source)!r} is too short: it has "
@@ -51,61 +47,6 @@ def judge_text(
             functools.partial(progress.advance, task),
             judged.window_start,
         )
-
-
-def judge_tasks(
-    judged: LoadedModel,
-    names: list[str],
-    local: str | os.PathLike | None = None,
-    limit: int | None = None,
-) -> dict[str, dict[str, float]]:
-    """Carries out benchmarks of lm-evaluation-harness.
-
-    Args:
-        judged: `LoadedModel`.
-        names: list of str, its tasks.
-        local: path of a folder of local files, or None: from the hub, by name.
-        limit: int or None, documents of each task, at most.
-
-    Returns:
-        dict of task to dict of metric to number.
-    """
-    lm_eval = require("lm_eval", "Carrying out tasks", "eval")
-    from keras_idea.lm.evaluation.hub_tasks import PaperTasks
-    from keras_idea.lm.evaluation.local_tasks import local_tasks
-
-    tasks = names if local is None else local_tasks(names, local)
-    results = lm_eval.simple_evaluate(
-        harness_model(judged),
-        tasks=tasks,
-        limit=limit,
-        bootstrap_iters=1000,
-        # Reading its thousands of own tasks takes half a minute.
-        task_manager=PaperTasks(include_defaults=local is None),
-    )
-    return {
-        task: {
-            name.removesuffix(",none"): value
-            for name, value in values.items()
-            if isinstance(value, (int, float)) and name != "sample_len"
-        }
-        for task, values in results["results"].items()
-    }
-
-
-def harness_model(judged: LoadedModel) -> "HarnessModel":
-    """A model as lm-evaluation-harness takes it."""
-    from keras_idea.lm.evaluation.harness import HarnessModel
-
-    return HarnessModel(
-        judged.scorer,
-        judged.vocabulary.encode,
-        judged.vocabulary.decode,
-        judged.start_id,
-        judged.end_id,
-        judged.add_start,
-        judged.special_ids,
-    )
 
 
 def print_text(found: Perplexity) -> None:
@@ -124,16 +65,6 @@ def print_text(found: Perplexity) -> None:
     if found.start_id is not None:
         metrics["every window begins with"] = f"the start token, {found.start_id}"
     _print({"text": metrics})
-
-
-def print_tasks(found: dict[str, dict[str, float]]) -> None:
-    """Prints what `judge_tasks` found as a table."""
-    _print(
-        {
-            task: {name: f"{value:.4f}" for name, value in metrics.items()}
-            for task, metrics in found.items()
-        }
-    )
 
 
 def _print(groups: dict[str, dict[str, str]]) -> None:

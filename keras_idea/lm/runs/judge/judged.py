@@ -10,13 +10,13 @@ import keras
 from keras_idea.errors import ConfigError, EvaluationError, ExportRefused
 from keras_idea.hub.families import needs_start
 from keras_idea.hub.family import NUM_BYTES
-from keras_idea.hub.inputs import start_token, token_inputs
-from keras_idea.lm.data.text.vocabulary import (
+from keras_idea.hub.inputs import token_inputs
+from keras_idea.lm.data.vocabulary import (
     Vocabulary,
     byte_vocabulary,
     tokenizer_vocabulary,
 )
-from keras_idea.lm.evaluation.scorer import TokenScorer
+from keras_idea.lm.evaluation.perplexity import TokenScorer
 from keras_idea.lm.export.load import load_run, reads_bytes
 from keras_idea.lm.runs.config import RunConfig, load_config
 
@@ -35,10 +35,6 @@ class LoadedModel:
 
     scorer: TokenScorer
     vocabulary: Vocabulary
-    start_id: int  # the token that stands before a text
-    end_id: int | None  # the token at which generated text ends
-    add_start: bool = False  # whether `start_id` begins every text
-    special_ids: frozenset[int] = frozenset()  # tokens that stand for no text
     window_start: int | None = None  # the token that every window of a text begins with
 
 
@@ -60,7 +56,7 @@ def load_judged(
         raise EvaluationError(str(error)) from error
     preprocessor = getattr(model, "preprocessor", None)
     tokenizer = getattr(preprocessor, "tokenizer", None)
-    add_start, special_ids, window_start = False, frozenset[int](), None
+    window_start = None
     vocabulary = vocabulary_of(model)
     if vocabulary is None:
         raise EvaluationError(
@@ -68,27 +64,18 @@ def load_judged(
             f"its token ids stand for. Received: {type(model).__name__} of "
             f"{model.output_shape[-1]:,} ids. {ADD_TOKENIZER}"
         )
-    if tokenizer is None:
-        end: int | None = vocabulary.end_id
-        start: int | None = ord("\n") if end is None else end
-    else:
-        end = getattr(tokenizer, "end_token_id", None)
-        start = getattr(tokenizer, "start_token_id", None)
-        start = end if start is None else start
-        add_start = start_token(preprocessor) is not None
-        special_ids = frozenset(getattr(tokenizer, "special_token_ids", None) or ())
+    if tokenizer is not None:
         model.preprocessor = None
         config = _config_of(path)
         if needs_start(type(model.backbone)) and not (config and config.model.hub):
-            window_start = start
+            window_start = getattr(tokenizer, "start_token_id", None)
     scorer = TokenScorer(
         model,
         length or trained_length(path) or DEFAULT_LENGTH,
         functools.partial(token_inputs, model),
         batch_tokens,
     )
-    known = (scorer, vocabulary, start or 0, end, add_start, special_ids)
-    return LoadedModel(*known, window_start)
+    return LoadedModel(scorer, vocabulary, window_start)
 
 
 def vocabulary_of(model: keras.Model) -> Vocabulary | None:

@@ -13,8 +13,8 @@ from keras_idea.callbacks.monitor.monitor import Monitor
 from keras_idea.groups.kinds import KindName
 from keras_idea.keras_private.variables import without_values
 from keras_idea.layers import GatedFFN, PrunableGatedFFN
-from keras_idea.lm.data.chat.chat_text import RawText, TokenizedText
-from keras_idea.lm.data.text.vocabulary import Vocabulary, byte_vocabulary
+from keras_idea.lm.data.tokens import Tokens
+from keras_idea.lm.data.vocabulary import Vocabulary, byte_vocabulary
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.config.tables import BudgetConfig, PruningConfig
@@ -27,7 +27,7 @@ from keras_idea.models import DecoderConfig, decoder
 class RunModels:
     """What a run trains, whichever library its models come from."""
 
-    corpus: TokenizedText  # in the models' vocabulary
+    corpus: Tokens  # in the models' vocabulary
     vocabulary: Vocabulary
     at_start: Sizes  # of the wide model
     at_end: Sizes  # of the narrow one
@@ -71,12 +71,12 @@ def bare_decoder(
     return made
 
 
-def decoder_models(config: RunConfig, text: RawText) -> RunModels:
+def decoder_models(config: RunConfig, text: Callable[..., Tokens]) -> RunModels:
     """The models of a run of this package's own byte-level decoder."""
     vocabulary = byte_vocabulary(config.corpus.given)
     start, parts = config.model.sizes_at_start, config.distribution.size[1]
     return RunModels(
-        corpus=text.tokenized(vocabulary),
+        corpus=text(vocabulary=vocabulary),
         vocabulary=vocabulary,
         at_start=start,
         at_end=narrow_sizes(config.model, start, outline_of(config), parts),

@@ -1,6 +1,8 @@
 """The models of a run of KerasHub's: from nothing, or from a preset."""
 
+import dataclasses
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -9,10 +11,9 @@ from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import HUB_FAMILIES, needs_start
 from keras_idea.hub.kept import save_preset
 from keras_idea.hub.loading import preprocessor_of
-from keras_idea.lm.data.chat.chat_text import ChatText, RawText
-from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
-from keras_idea.lm.data.text.vocabulary import tokenizer_vocabulary
-from keras_idea.lm.data.tokens.interfaces import START_EVERY
+from keras_idea.lm.data.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.tokens import START_EVERY, Tokens
+from keras_idea.lm.data.vocabulary import Vocabulary, tokenizer_vocabulary
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.config.model_table import ModelConfig
 from keras_idea.lm.runs.models.build import RunModels
@@ -26,7 +27,7 @@ from keras_idea.lm.runs.models.hub_source import (
 from keras_idea.lm.runs.models.narrow_sizes import narrow_sizes
 
 
-def hub_models(config: RunConfig, text: RawText) -> RunModels:
+def hub_models(config: RunConfig, text: Callable[..., Tokens]) -> RunModels:
     """The models of a run with `model.hub` or `model.preset`.
 
     They train without a preprocessor, on tokens; the saved one has it.
@@ -38,7 +39,7 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
     shape, dtype = config.model, config.run.dtype
     parts = config.distribution.size[1]
     if shape.hub is not None:
-        preprocessor = _preprocessor(shape, shape.hub, text)
+        preprocessor, corpus = _of_family(shape, shape.hub, text)
         size = preprocessor.tokenizer.vocabulary_size()
         source = source_of_family(shape, shape.hub, size, dtype)
         preprocessor.sequence_length = shape.sequence_length
@@ -48,10 +49,7 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
             preprocessor = preprocessor_of(str(shape.preset))
             if preprocessor is None:
                 raise ArgumentError("It has no tokenizer.")
-    vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
-
-    if isinstance(text, ChatText):
-        text = text.of_family(source.backbone.__name__.removesuffix("Backbone"))
+        corpus = text(vocabulary=tokenizer_vocabulary(preprocessor.tokenizer))
 
     def ready(model: keras.Model, pruned: bool = True) -> keras.Model:
         if config.run.rematerialize:
@@ -68,11 +66,12 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
     # its own begin.
     start_id = preprocessor.tokenizer.start_token_id
     each = bool(shape.preset) and needs_start(source.backbone)
-    each = each and not isinstance(text, ChatText)
+    each = each and not config.chat.given
+    every = 1 if each else START_EVERY
 
     return RunModels(
-        corpus=text.tokenized(vocabulary, start_id, 1 if each else START_EVERY),
-        vocabulary=vocabulary,
+        corpus=dataclasses.replace(corpus, start_id=start_id, start_every=every),
+        vocabulary=corpus.vocabulary,
         at_start=source.at_start,
         at_end=narrow_sizes(shape, source.at_start, source.outline, parts),
         wide=lambda: ready(source.wide()),
@@ -83,10 +82,18 @@ def hub_models(config: RunConfig, text: RawText) -> RunModels:
     )
 
 
-def _preprocessor(shape: ModelConfig, family: str, text: RawText) -> Any:
-    hub = keras_hub()
-    tokenizer = make_tokenizer(
-        family, shape.tokenizer, text.sample(), shape.vocabulary_size
-    )
+def _of_family(
+    shape: ModelConfig, family: str, text: Callable[..., Tokens]
+) -> tuple[Any, Tokens]:
+    """A preprocessor whose tokenizer is made for the text, and the text in it."""
+    hub, made = keras_hub(), []
+
+    def vocabulary(sample: str) -> Vocabulary:
+        made.append(
+            make_tokenizer(family, shape.tokenizer, sample, shape.vocabulary_size)
+        )
+        return tokenizer_vocabulary(made[0])
+
+    corpus = text(vocabulary=vocabulary)
     prefix = HUB_FAMILIES[family].prefix
-    return getattr(hub.models, f"{prefix}CausalLMPreprocessor")(tokenizer)
+    return getattr(hub.models, f"{prefix}CausalLMPreprocessor")(*made), corpus

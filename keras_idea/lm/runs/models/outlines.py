@@ -6,8 +6,8 @@ from collections.abc import Callable
 import keras
 
 from keras_idea.hub.families import HUB_FAMILIES
-from keras_idea.lm.data.text.make_tokenizer import DEFAULT_VOCABULARY_SIZE
-from keras_idea.lm.data.text.vocabulary import byte_vocabulary
+from keras_idea.lm.data.make_tokenizer import DEFAULT_VOCABULARY_SIZE
+from keras_idea.lm.data.vocabulary import byte_vocabulary
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.config.model_table import ModelConfig
 from keras_idea.lm.runs.config.sizes import Sizes

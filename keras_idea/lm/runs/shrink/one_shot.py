@@ -18,7 +18,7 @@ from keras_idea.hub.loading import (
     preprocessor_of,
 )
 from keras_idea.hub.vocabulary import tokens_of
-from keras_idea.lm.evaluation.scorer import most_tokens
+from keras_idea.lm.evaluation.perplexity import most_tokens
 from keras_idea.lm.export import gguf, hf
 from keras_idea.lm.export.preset import export_preset
 from keras_idea.lm.runs.shrink.rows import Rows, check_enough, judge, read_rows

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +12,9 @@ import numpy as np
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import needs_start
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.lm.data.text.vocabulary import tokenizer_vocabulary
-from keras_idea.lm.data.tokens.load_text import load_text
-from keras_idea.lm.evaluation.perplexity import Perplexity, perplexity
-from keras_idea.lm.evaluation.scorer import TokenScorer
+from keras_idea.lm.data.text import open_text
+from keras_idea.lm.data.vocabulary import tokenizer_vocabulary
+from keras_idea.lm.evaluation.perplexity import Perplexity, TokenScorer, perplexity
 from keras_idea.validation import plural
 
 #: The most rows on which perplexity is measured.
@@ -96,23 +96,31 @@ def read_rows(
     fraction = held_out / (tokens + held_out)
     if count:
         most, fraction = max(most, COUNTED_BYTES), min(fraction, NOT_COUNTED)
-    read = load_text(text, fraction, most)
     tokenizer = preprocessor.tokenizer
     start_id = tokenizer.start_token_id if needs_start(type(backbone)) else None
-    corpus = read.tokenized(tokenizer_vocabulary(tokenizer), start_id, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the begin of a text is enough
+        read = open_text(
+            paths=text,
+            vocabulary=tokenizer_vocabulary(tokenizer),
+            validation_fraction=fraction,
+            max_megabytes=most / 1e6,
+        )
+    corpus = dataclasses.replace(read, start_id=start_id, start_every=1)
     corpus.check_length(window)
-    to_measure = dataclasses.replace(corpus, validation=corpus.train)
+    to_measure = dataclasses.replace(corpus, held_out=corpus.train)
     rows = Rows(
-        to_measure.validation_windows(length=window, limit=tokens // window),
-        corpus.validation_windows(length=window, limit=HELD_OUT_ROWS),
-        corpus.token_bytes,
+        to_measure.held_out_windows(window, tokens // window),
+        corpus.held_out_windows(window, HELD_OUT_ROWS),
+        corpus.vocabulary.token_bytes,
         corpus.description,
         start_id,
     )
     if not count:
         return rows
-    judged = int(corpus.token_bytes[corpus.validation[:held_out]].sum())
-    held_out_text = read.validation[:judged].tobytes().decode("utf-8", "ignore")
+    judged = corpus.held_out[:held_out]
+    ends = judged == corpus.vocabulary.end_id
+    held_out_text = corpus.vocabulary.decode(judged[~ends])
     return dataclasses.replace(rows, counted=corpus.train, text=held_out_text)
 
 
@@ -151,6 +159,6 @@ def judge(model: Any, rows: Rows, advance: Callable[[int, int], object]) -> Perp
         return perplexity(scorer, ids, sizes, *heard)
     windows = np.concatenate([x, y[:, -1:]], axis=1)
     scores = scorer.score(list(windows), lambda done: advance(done, len(x)))
-    nats = -sum(float(np.sum(row, dtype="float64")) for row, _ in scores)
+    nats = -sum(float(np.sum(row, dtype="float64")) for row in scores)
     size = float(rows.token_bytes[y].sum())
     return Perplexity(nats, y.size, size, x.shape[1], x.shape[1], rows.start_id)

@@ -1,6 +1,7 @@
 """The devices and processes of a run: joined, in agreement, each with its rows."""
 
 import contextlib
+import dataclasses
 import pathlib
 import tempfile
 import time
@@ -13,7 +14,6 @@ import numpy as np
 from keras_idea import processes
 from keras_idea.errors import ConfigError, RunFolderError
 from keras_idea.files import TEMPORARY, json_digest
-from keras_idea.lm.data.tokens.interfaces import BatchShard
 from keras_idea.lm.distribution import (
     Distribution,
     distribution_of,
@@ -26,6 +26,21 @@ from keras_idea.lm.runs.train.run import Run
 T = TypeVar("T")
 # Seconds that a network's file system may need to show a new name everywhere.
 _DELAY = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchShard:
+    """Which sequences of a batch a process reads: a share of each of some parts.
+
+    Args:
+        parts: int, micro-batches that a batch is cut into, one after another.
+        index: int in [0, count), which of the equal shares of each part.
+        count: int, shares of a part.
+    """
+
+    parts: int = 1
+    index: int = 0
+    count: int = 1
 
 
 def join_mesh(config: RunConfig) -> None:
@@ -155,7 +170,8 @@ def own_rows(arrays: tuple[np.ndarray, ...], size: int, share: BatchShard) -> tu
     Returns:
         tuple of arrays `(batches * size / share.count, ...)`.
     """
-    rows = BatchShard(1, share.index, share.count).rows(0, size)
+    own = size // share.count
+    rows = slice(share.index * own, (share.index + 1) * own)
     return tuple(
         array.reshape(-1, size, *array.shape[1:])[:, rows].reshape(-1, *array.shape[1:])
         for array in arrays

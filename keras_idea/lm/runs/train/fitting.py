@@ -47,10 +47,12 @@ def fit(
             print(f"Resuming at step {epoch * every} of {run.timeline.total}")
         batches = run.models.corpus.batches(
             seed=config.run.seed,
-            batch_size=batch_size,
+            # A part of a batch is the batch of a run of smaller ones.
+            batch_size=batch_size // share.parts,
             length=run.length,
-            start_step=epoch * every,
-            share=share,
+            start_step=epoch * every * share.parts,
+            index=share.index,
+            count=share.count,
         )
         most, devices = batch_size // share.parts, config.distribution.size[0]
         judged = rows_at_once(len(run.validation[0]), most, devices)

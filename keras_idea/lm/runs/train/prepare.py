@@ -1,10 +1,13 @@
 """A run before its first step: text, tokenizer and models."""
 
+import functools
+from collections.abc import Callable
+
 import keras
 
 from keras_idea.callbacks.monitor.event_log import tensorboardx
-from keras_idea.lm.data.chat.chat_text import RawText
-from keras_idea.lm.data.tokens.load_text import load_text
+from keras_idea.lm.data.text import open_text
+from keras_idea.lm.data.tokens import Tokens
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.config.timeline import make_timeline
 from keras_idea.lm.runs.models.build import decoder_models
@@ -31,7 +34,7 @@ def prepare(config: RunConfig, folder: RunFolder) -> Run:
     if config.run.tensorboard:
         tensorboardx()  # before the run folder is claimed
     make_models = hub_models if config.model.uses_keras_hub else decoder_models
-    models = make_models(config, _read_text(config))
+    models = make_models(config, _text(config))
     models.corpus.check_length(config.model.sequence_length)
     timeline = make_timeline(config, models.at_start, models.at_end)
     return Run(config, models, timeline, folder)
@@ -45,7 +48,7 @@ def run_summary(run: Run) -> str:
     corpus, times = run.models.corpus, run.passes
     lines = [
         f"Text: {corpus.description} ({plural(len(corpus.train), 'token')} to train "
-        f"on, {len(corpus.validation):,} held out), read {times:,.3g} "
+        f"on, {len(corpus.held_out):,} held out), read {times:,.3g} "
         f"{'time' if times == 1 else 'times'}",
         f"Vocabulary: {plural(_known_tokens(run), 'token')}, "
         f"{corpus.train_bytes_per_token():.2f} bytes per token"
@@ -77,14 +80,39 @@ def run_summary(run: Run) -> str:
 def _known_tokens(run: Run) -> int:
     # KerasHub's tokenizer may demand tokens that a model does not have.
     known = run.outline.vocabulary_size
-    return min(len(run.models.corpus.token_bytes), known)
+    return min(len(run.models.corpus.vocabulary.token_bytes), known)
 
 
-def _read_text(config: RunConfig) -> RawText:
+def _text(config: RunConfig) -> Callable[..., Tokens]:
+    """Opens the run's text when it is given a `vocabulary`."""
     data, corpus, chat = config.data, config.corpus, config.chat
+    fraction = {"validation_fraction": data.validation_fraction}
     if chat.given:
-        return chat.read(data.validation_fraction, config.model.sequence_length)
-    most = round(data.max_megabytes * 1e6)
+        return functools.partial(
+            open_text,
+            paths=chat.paths,
+            validation_paths=chat.validation_paths,
+            chat=True,
+            template=chat.template or config.model.preset,
+            length=config.model.sequence_length,
+            cache=chat.cache,
+            **fraction,
+        )
     if corpus.given:
-        return corpus.read(data.validation_fraction, most)
-    return load_text(data.text, data.validation_fraction, most)
+        return functools.partial(
+            open_text,
+            paths=corpus.paths,
+            dataset=corpus.dataset,
+            dataset_config=corpus.dataset_config,
+            dataset_split=corpus.dataset_split,
+            dataset_revision=corpus.dataset_revision,
+            field=corpus.field,
+            documents=corpus.documents,
+            pattern=corpus.pattern,
+            validation_paths=corpus.validation_paths,
+            cache=corpus.cache,
+            **fraction,
+        )
+    return functools.partial(
+        open_text, paths=data.text, max_megabytes=data.max_megabytes, **fraction
+    )

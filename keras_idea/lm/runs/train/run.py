@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_idea.errors import TextError
-from keras_idea.lm.data.tokens.interfaces import Batch
+from keras_idea.lm.data.tokens import Batch
 from keras_idea.lm.distribution import Distribution
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.config.timeline import Timeline
@@ -40,9 +40,8 @@ class Run:
     def validation(self) -> Batch:
         """Arrays `(windows, length)`: what every validation reads."""
         batch_size = self.config.data.batch_size
-        arrays = self.models.corpus.validation_windows(
-            length=self.length,
-            limit=self.config.data.validation_batches * batch_size,
+        arrays = self.models.corpus.held_out_windows(
+            self.length, self.config.data.validation_batches * batch_size
         )
         # Whole batches: a shorter last one would be compiled for itself; of the whole
         # text, if that is less, as many as the devices can share.

@@ -13,7 +13,7 @@ from keras_idea.errors import ConfigError, ExportRefused
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.hub.loading import outline
 from keras_idea.keras_private.variables import without_values
-from keras_idea.lm.data.text.vocabulary import Vocabulary
+from keras_idea.lm.data.vocabulary import Vocabulary
 from keras_idea.lm.export.load import find_model, load_run
 from keras_idea.lm.runs.config import RunConfig
 from keras_idea.lm.runs.judge.judged import ADD_TOKENIZER, vocabulary_of
