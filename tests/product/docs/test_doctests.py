@@ -17,8 +17,6 @@ LONG = {
     "callbacks.checkpoint.checkpoint.Checkpoint",
     "callbacks.prune.idea_prune.IdeaPruneCallback",
     "finding.targets.target_width",
-    "lm.data.tokens.batches.TokenBatches",
-    "lm.evaluation.hub_tasks.PaperTasks",
     "lm.export.hf.folder.export_hf",
     "lm.export.preset.export_preset",
     "lm.runs.train.training.train",
