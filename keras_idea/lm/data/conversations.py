@@ -155,7 +155,7 @@ class Encoder:
         with contextlib.suppress(TextError):  # no template has to take these
             text += self.render(turns)
         names = re.findall(r"<[^<>\s]+>|\[[^\[\]\s]+\]", text)
-        look_up = self.vocabulary.token_id
+        look_up = self.vocabulary.token_id or {}.get
         ids = {
             name: look_up(name) for name in (*names, *self.vocabulary.names.values())
         }
