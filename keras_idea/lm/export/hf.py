@@ -104,7 +104,7 @@ def _as_task(model: keras.Model) -> keras.Model:
     if not (is_task(model) or is_backbone(model)):
         raise ExportRefused(
             f"KerasHub's models can be exported. Received: {type(model).__name__} "
-            f"'{model.name}'. Use a KerasHub model, such as `hub = \"llama3\"` in a run."
+            f"'{model.name}'. Use a KerasHub model, in a run `hub = \"llama3\"`."
         )
     backbone: Any = model.backbone if is_task(model) else model
     hub = require("keras_hub", "The export to Hugging Face", "hub").models

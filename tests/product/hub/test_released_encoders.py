@@ -113,9 +113,7 @@ def test_an_encoder_of_few_positions(name, tmp_path):
     row = ALL[name]
     few = {**row.sizes, "max_position_embeddings": 12}
     release(tmp_path, type(row)(row.config, few, architecture=row.architecture))
-    assert (
-        load_with_notes(tmp_path).lines[0].startswith("Compared with transformers")
-    )
+    assert load_with_notes(tmp_path).lines[0].startswith("Compared with transformers")
     # Longer than its weights say: words, whatever it is.
     rewrite_config(tmp_path, max_position_embeddings=LENGTH)
     with pytest.raises(ki.errors.LoadRefused):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.hub.tokenizers import first_of_prompt
 from keras_idea.hub.loading import load_with_notes, preprocessor_of
+from keras_idea.hub.tokenizers import first_of_prompt
 from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from keras_idea.lm.runs.config import parse_config
 from keras_idea.lm.runs.run_folder import RunFolder

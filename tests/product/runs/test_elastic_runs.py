@@ -8,11 +8,11 @@ import sys
 import keras
 import numpy as np
 import pytest
+from keras_idea.hub.widths import RECORD
 
 import keras_idea as ki
 from keras_idea.errors import ExportRefused, LoadRefused
 from keras_idea.export import export_preset, load_run
-from keras_idea.hub.widths import RECORD
 from keras_idea.lm.cli import main
 from keras_idea.lm.report.run_record import read_run
 from keras_idea.lm.runs.config import load_config

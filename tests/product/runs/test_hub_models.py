@@ -5,13 +5,13 @@ import sys
 import keras
 import numpy as np
 import pytest
+from keras_idea.lm.export.hf.folder import hf_export_of
 
 import keras_idea as ki
 from keras_idea.data import Tokens
 from keras_idea.errors import ConfigError, ExportRefused
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.lm.export.hf.folder import hf_export_of
 from keras_idea.lm.runs.config import parse_config
 from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.models.hub_models import hub_models

@@ -9,8 +9,8 @@ from keras_idea.lm.runs.judge.judged import load_judged
 from keras_idea.lm.runs.run_folder import RunFolder
 from keras_idea.lm.runs.train import written
 from keras_idea.lm.runs.train.prepare import prepare, run_summary
-from tests.support.training_text import TEXT, with_tokenizer
 from tests.support.tiny_run import ONE_LAYER
+from tests.support.training_text import TEXT, with_tokenizer
 
 FROM_PRESET = {
     "model_dim = 16\n": "",
