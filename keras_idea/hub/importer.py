@@ -1,7 +1,7 @@
 """KerasHub's importers of Hugging Face weights, run forwards and backwards.
 
 An importer asks a loader for tensors by name, turns them, and assigns them. Forwards
-the loader reads files. Backwards every entry of every tensor is its number: the importer
+the loader reads files. Backwards each entry of each tensor is its number: the importer
 carries the numbers to the variables, which tells where each value belongs.
 """
 
@@ -94,6 +94,7 @@ class Files(_Loader):
         self._open.close()
 
     def get_tensor(self, name: str) -> np.ndarray:
+        """A tensor, float32; zeros for a pooler that the files do not have."""
         full = self.find(name)
         if full is not None:
             value = self.names[full].get_tensor(full)
