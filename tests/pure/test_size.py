@@ -14,7 +14,7 @@ LIMITS = {
     "keras_idea/finding": 1_430,
     "keras_idea/functional": 1_600,
     "keras_idea/groups": 2_860,
-    "keras_idea/hub": 3_870,
+    "keras_idea/hub": 3_860,
     "keras_idea/keras_private": 2_930,
     "keras_idea/layers": 800,
     "keras_idea/lm/data": 3_830,
