@@ -427,11 +427,12 @@ def config_like(hf_config: Config, arguments: Config) -> Config:
     }
     fixed = rules_of(hf_config).fixed
     types = hf_config.get("layer_types")
+    now: Config = {}
     for _ in range(len(arguments)):
-        now: Config = backbone_arguments(hf_config)
+        now = backbone_arguments(hf_config)
         wrong = [a for a in now if a in arguments and not _alike(now[a], arguments[a])]
         changes = [_change(hf_config, now, a, arguments[a]) for a in wrong]
-        change = next((change for change in changes if change is not None), None)
+        change: Any = next((c for c in changes if c is not None), None)
         if change is None:
             break
         hf_config = change
