@@ -17,19 +17,19 @@ import gguf
 import keras_hub
 import llama_cpp
 import numpy as np
-from keras_idea.lm.export.compare import SAMPLES, model_subject
 
 import keras_idea as ki
 from benchmarks import record
 from keras_idea.errors import KerasIdeaError
 from keras_idea.export import export_gguf
+from keras_idea.hub.compare import TEXTS, keras_outputs
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.layers import GatedFFN
 from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from keras_idea.models import DecoderConfig, decoder
 from tests.support.hub_models import MODELS, randomize, tiny_lm
 
-DTYPES = ("float32", "float16", "q8_0")
+DTYPES = ("f32", "f16", "q8_0")
 LENGTH, PROMPT, NEW, SIZE = 96, 8, 32, 512
 FAMILIES = (
     *("llama", "llama tied", "llama3", "mistral", "qwen", "qwen3", "phi3", "gemma"),
@@ -73,8 +73,8 @@ def main():
     facts["command"] = "make served"
     for package in ("keras-hub", "gguf", "llama-cpp-python", "transformers"):
         facts["versions"][package] = importlib.metadata.version(package)
-    texts = (*SAMPLES, *llama_texts("gpt-2", options.llama)[0])
-    names = ("own decoder", *FAMILIES, *(f"{name}{FEWER}" for name in WITH_HEADS))
+    texts = (*TEXTS, *llama_texts("gpt-2", options.llama)[0])
+    names = (*FAMILIES, *(f"{name}{FEWER}" for name in WITH_HEADS))
     released = {
         vocabulary: of_released(name, vocabulary, options.llama)
         for name, vocabulary in RELEASED.items()
@@ -151,11 +151,11 @@ def give(lm, tokenizer):
 def served(model, path, dtype, texts):
     """Dict of numbers: what llama.cpp makes of an export, beside the model."""
     try:
-        export_gguf(model, path, dtype, length=LENGTH)
+        export_gguf(model, path, dtype)
     except KerasIdeaError as error:
         kind = "refused" if error.status == 2 else "failed"
         return {kind: str(error)}
-    expected = model_subject(model)
+    expected = keras_outputs(model)
     tokenizer = getattr(getattr(model, "preprocessor", None), "tokenizer", None)
     encode = tokenizer or (lambda text: list(text.encode()))
     # The own decoder's are the bytes.
@@ -164,10 +164,13 @@ def served(model, path, dtype, texts):
     size = model.output_shape[-1]
     ids_BT = rng.integers(0, size, (4, PROMPT + NEW)).astype("int32")
     with loaded(path) as llama:
-        a_BTV = expected.logits(ids_BT)
+        a_BTV = expected(ids_BT)
         b_BTV = np.stack([logits(llama, ids_T) for ids_T in ids_BT])
         a, b = likelihoods(a_BTV, ids_BT), likelihoods(b_BTV, ids_BT)
-        tokens = expected.greedy(ids_BT[:, :PROMPT], NEW)[:, PROMPT:]
+        tokens = ids_BT.copy()
+        for place in range(PROMPT, PROMPT + NEW):
+            tokens[:, place] = expected(tokens)[:, place - 1].argmax(axis=-1)
+        tokens = tokens[:, PROMPT:]
         ours = np.array([greedy(llama, ids_T[:PROMPT], NEW) for ids_T in ids_BT])
         other = [
             t for t in texts if has_one and ids(llama, t, tokenizer) != [*encode(t)]
@@ -270,7 +273,7 @@ def of_families(families, texts):
     """The table of families."""
     rows = []
     for name, found in families.items():
-        ids = found["float32"].get("texts of equal ids")
+        ids = found["f32"].get("texts of equal ids")
         words = "none" if ids is None else f"{ids} of {texts}"
         rows.append([name, words, *(cell(found[dtype]) for dtype in DTYPES)])
     return {

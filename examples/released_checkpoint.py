@@ -24,7 +24,6 @@ LEGEND = (
     "Perplexity of held-out source text of Python, on which the model recovered: below "
     "the teacher's, it has adapted to such text. Tokens per second are KerasHub's."
 )
-CONTEXT = 8192  # tokens, as `import` prints
 
 
 def main() -> None:
@@ -43,10 +42,7 @@ def main() -> None:
         command("plan", arguments.config)
         command("train", arguments.config)
     if not gguf.exists():
-        words = ("--gguf", gguf, "--gguf-dtype", "q8_0")
-        # Of another source `export` says what its context is.
-        words += () if arguments.source else ("--length", CONTEXT)
-        command("export", run, *words)
+        command("export", run, "--gguf", gguf, "--gguf-dtype", "q8_0")
     narrow = run / "preset"
     wrote = {WIDE: written(preset), NARROW: written(narrow)}
     text = table(source, run, preset, gguf, wrote)

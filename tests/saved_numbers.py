@@ -234,16 +234,14 @@ def exports():
         x, y = lm_data()
         model = compiled(own_decoder())
         fitted(model, x, y, prune("sensitivity", "end"))
-        narrow = ki.compact(model)
-        export_hf(narrow, folder / "hf")
-        yield "hf", files_digest(folder / "hf")
+        yield "own decoder", ki.compact(model).count_params()
         keras.utils.set_random_seed(0)
         lm = ki.shrink(tiny_lm("llama"), {"neurons": 0.5}, method="magnitude")
         export_hf(lm, folder / "hub")
         yield "hub, hf", files_digest(folder / "hub")
-        for dtype in ("float32", "q8_0"):
-            export_gguf(lm, folder / "lm.gguf", dtype, overwrite=True)
-            yield f"hub, gguf, {dtype}", files_digest(folder / "lm.gguf")
+        for dtype in ("f32", "q8_0"):
+            export_gguf(lm, folder / f"lm-{dtype}.gguf", dtype)
+            yield f"hub, gguf, {dtype}", files_digest(folder / f"lm-{dtype}.gguf")
 
 
 PARTS = (methods_and_compactions, dense_ways, families, resumed, one_shot, exports)

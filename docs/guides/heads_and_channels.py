@@ -155,7 +155,7 @@ of the time. For ResNet50 and MobileNetV2 with half of their channels, see
 ## A language model whose heads can be pruned
 
 This trains a small Mistral. Any [family](../families.md) whose config holds `head_dim`
-supports pruning of heads. For a Llama 2 or Llama 3, `ki.models.as_mistral` makes an
+supports pruning of heads. For a Llama 2 or Llama 3, `ki.hub.as_mistral` makes an
 equal Mistral first; GPT-2 cannot hold fewer heads.
 
 One unit is a key/value head with all query heads that read it.

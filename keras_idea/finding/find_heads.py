@@ -91,7 +91,7 @@ def _of_backbone(
         if arguments is None:
             why = f"it lies in a {name}, {_HELD_BY_HUB}"
             if name in LLAMAS:
-                why += "; `keras_idea.models.as_mistral` makes one that can"
+                why += "; `keras_idea.hub.as_mistral` makes one that can"
             left_out |= {layer.path: why for layer in layers}
         elif reasons:
             first = next(iter(reasons.values()))

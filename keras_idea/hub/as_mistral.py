@@ -6,6 +6,7 @@ import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import is_task
+from keras_idea.hub.kept import keep, kept_of
 from keras_idea.hub.rebuild import check_plain
 from keras_idea.hub.same_function import check_same_function
 from keras_idea.validation import require
@@ -48,7 +49,7 @@ def as_mistral(model: keras.Model) -> keras.Model:
     ...     vocabulary_size=32, num_layers=2, num_query_heads=4,
     ...     num_key_value_heads=2, hidden_dim=16, intermediate_dim=24,
     ... )
-    >>> mistral = ki.models.as_mistral(llama)
+    >>> mistral = ki.hub.as_mistral(llama)
     >>> [g.hidden_dim for g in ki.find_groups(mistral, ["kv_groups"])]
     [2, 2]
     """
@@ -66,6 +67,7 @@ def as_mistral(model: keras.Model) -> keras.Model:
         variable.trainable = old.trainable
         variable.assign(value)
     check_same_function(llama, backbone)
+    keep(backbone, kept_of(llama))
     if not is_task(model):
         return backbone
     task = keras_hub.models.MistralCausalLM

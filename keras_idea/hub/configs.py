@@ -427,11 +427,12 @@ def config_like(hf_config: Config, arguments: Config) -> Config:
     }
     fixed = rules_of(hf_config).fixed
     types = hf_config.get("layer_types")
+    now: Config = {}
     for _ in range(len(arguments)):
         now = backbone_arguments(hf_config)
         wrong = [a for a in now if a in arguments and not _alike(now[a], arguments[a])]
         changes = [_change(hf_config, now, a, arguments[a]) for a in wrong]
-        change = next((change for change in changes if change is not None), None)
+        change: Any = next((c for c in changes if c is not None), None)
         if change is None:
             break
         hf_config = change
@@ -439,7 +440,11 @@ def config_like(hf_config: Config, arguments: Config) -> Config:
         by_number = fixed(hf_config).get("layer_types", hf_config["layer_types"])
         hf_config["layer_types"] = by_number[: hf_config["num_hidden_layers"]]
     heads = hf_config.get("num_attention_heads")
-    if heads and hf_config.get("head_dim") and "head_dim" not in now:
+    if (
+        heads
+        and hf_config.get("head_dim")
+        and "head_dim" not in backbone_arguments(hf_config)
+    ):
         hf_config["head_dim"] = hf_config["hidden_size"] // heads
     if hf_config.get("head_dim", 0) is None:
         del hf_config["head_dim"]
@@ -464,7 +469,7 @@ def _change(hf_config: Config, now: Config, argument: str, wanted: Any) -> Any:
 
     Of several the one that changes the fewest other arguments; None: there is none.
     """
-    found = []
+    found: list[tuple[int, int, Config]] = []
     for path, value in _entries(hf_config):
         for tried in _values(hf_config, path, value, now[argument], argument, wanted):
             changed = _with(hf_config, path, tried)
@@ -476,7 +481,7 @@ def _change(hf_config: Config, now: Config, argument: str, wanted: Any) -> Any:
 
 
 def _values(
-    hf_config: Config, path: list[str], value: Any, now: Any, argument: str, wanted: Any
+    hf_config: Config, path: Any, value: Any, now: Any, argument: str, wanted: Any
 ) -> Iterator[Any]:
     """Values of a key to try: the argument's own, and that of a straight line."""
     if value is None or isinstance(value, (bool, list)) or isinstance(wanted, list):

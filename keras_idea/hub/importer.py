@@ -1,7 +1,7 @@
 """KerasHub's importers of Hugging Face weights, run forwards and backwards.
 
 An importer asks a loader for tensors by name, turns them, and assigns them. Forwards
-the loader reads files. Backwards every entry of every tensor is its number: the importer
+the loader reads files. Backwards each entry of each tensor is its number: the importer
 carries the numbers to the variables, which tells where each value belongs.
 """
 
@@ -54,11 +54,13 @@ class _Loader:
         return found
 
     def get_tensor(self, name: str) -> np.ndarray:
+        """The values of a tensor."""
         raise NotImplementedError
 
     def port_weight(
         self, keras_variable: Any, hf_weight_key: str, hook_fn: Any = None
     ) -> None:
+        """Assigns a tensor, turned by a function of it and of the variable's shape."""
         value = self.get_tensor(hf_weight_key)
         if hook_fn:
             value = hook_fn(value, list(keras_variable.shape))
@@ -72,7 +74,7 @@ class Files(_Loader):
         import safetensors
 
         self._open = contextlib.ExitStack()
-        places = {}
+        places: dict[str, Any] = {}
         for file in weight_files(folder):
             try:
                 opened = self._open.enter_context(safetensors.safe_open(file, "pt"))
@@ -92,6 +94,7 @@ class Files(_Loader):
         self._open.close()
 
     def get_tensor(self, name: str) -> np.ndarray:
+        """A tensor, float32; zeros for a pooler that the files do not have."""
         full = self.find(name)
         if full is not None:
             value = self.names[full].get_tensor(full)

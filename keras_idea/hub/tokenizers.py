@@ -449,7 +449,7 @@ def _of_sentencepiece(tokenizer: Any) -> Any:
     pieces = [(p.piece, p.score) for p in model.pieces]
     ids, trainer = {p: i for i, (p, _) in enumerate(pieces)}, model.trainer_spec
     if trainer.model_type == proto.TrainerSpec.UNIGRAM:
-        made = models.Unigram(
+        made: Any = models.Unigram(
             pieces, trainer.unk_id, byte_fallback=trainer.byte_fallback
         )
     else:

@@ -1,6 +1,5 @@
 """A small decoder to train: configs, blocks, model, text; a Llama as a Mistral."""
 
-from keras_idea.hub.as_mistral import as_mistral
 from keras_idea.models.attention import CausalSelfAttention, rotary
 from keras_idea.models.config import PAPER_CONFIGS, DecoderConfig
 from keras_idea.models.decoder import DecoderBlock, decoder
@@ -11,7 +10,6 @@ __all__ = [
     "CausalSelfAttention",
     "DecoderBlock",
     "DecoderConfig",
-    "as_mistral",
     "decoder",
     "generate",
     "rotary",

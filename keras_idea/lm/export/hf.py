@@ -28,7 +28,7 @@ from keras_idea.validation import check_choice, require, require_installed
 #: Dtypes of a folder's weights, and the bytes of a number.
 DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2}
 # Largest difference for outputs of at most 1, of weights in float32, or rounded.
-_TOLERANCE, _HALF_TOLERANCE = 1e-4, 5e-2
+_TOLERANCE, _HALF_TOLERANCE = 5e-4, 5e-2
 _ROUNDED = (
     "Its weights are rounded to {dtype}, as the checkpoint's were. "
     "`dtype='float32'` keeps them exact."
@@ -104,7 +104,7 @@ def _as_task(model: keras.Model) -> keras.Model:
     if not (is_task(model) or is_backbone(model)):
         raise ExportRefused(
             f"KerasHub's models can be exported. Received: {type(model).__name__} "
-            f"'{model.name}'. Use a KerasHub model, such as `hub = \"llama3\"` in a run."
+            f"'{model.name}'. Use a KerasHub model, in a run `hub = \"llama3\"`."
         )
     backbone: Any = model.backbone if is_task(model) else model
     hub = require("keras_hub", "The export to Hugging Face", "hub").models

@@ -71,7 +71,7 @@ def export_preset(model: keras.Model, path: str | os.PathLike) -> Export:
     if not (is_task(model) or is_backbone(model)):
         raise ExportRefused(
             f"KerasHub's models can be exported. Received: {type(model).__name__} "
-            f"'{model.name}'. Use a KerasHub model, such as `hub = \"llama3\"` in a run."
+            f"'{model.name}'. Use a KerasHub model, in a run `hub = \"llama3\"`."
         )
     check_compacted(model)
     lm: Any = model

@@ -38,7 +38,7 @@ def test_layers_of_one_config_have_one_number():
 
 def test_equals_the_llama():
     lm = tiny_lm("llama", **HEADS, tie_word_embeddings=True)
-    mistral = ki.models.as_mistral(lm)
+    mistral = ki.hub.as_mistral(lm)
     x, _ = batch(lm, np.random.default_rng(0), size=2, length=24)
     np.testing.assert_allclose(
         to_numpy(mistral(x)), to_numpy(lm(x)), rtol=1e-6, atol=1e-6
@@ -51,4 +51,4 @@ class TestRefused:
         scaled = {"rope_frequency_adjustment_factor": 8.0, "rope_low_freq_factor": 1.0}
         scaled |= {"rope_high_freq_factor": 4.0, "rope_pretraining_sequence_length": 64}
         with pytest.raises(ki.KerasIdeaError, match="scales its rotary positions"):
-            ki.models.as_mistral(tiny_lm("llama3", **scaled))
+            ki.hub.as_mistral(tiny_lm("llama3", **scaled))

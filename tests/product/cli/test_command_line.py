@@ -34,7 +34,6 @@ def test_arguments_are_read_before_keras(begin, words, status, said, tmp_path):
         (["tarin", "run.toml"], "train"),
         (["train", "--overwite"], "--overwrite"),
         (["plan", "--divices", "2x1"], "--devices"),
-        (["export", "run", "--hf", "x", "--gguf-dtype", "float61"], "float16"),
     ],
 )
 def test_the_name_that_was_meant(words, meant, tmp_path):

@@ -1,4 +1,4 @@
-"""Hugging Face folders by KerasHub's importer run backwards; presets that keep files."""
+"""Hugging Face folders by KerasHub's importer run backwards; presets keep files."""
 
 import json
 

@@ -139,7 +139,7 @@ SMALLER = {
     "recommended": lambda model: ki.recommended(model, 100_000),
     "elastic": lambda model: fit(model, ki.ElasticCallback({"small": 0.5})),
     "fit": lambda model: fit(model, ki.IdeaPruneCallback(0.5, 0, 2)),
-    "as_mistral": ki.models.as_mistral,
+    "as_mistral": ki.hub.as_mistral,
     "search": lambda model: ki.search(model, DATA, target_parameters=4000),
     "learned": lambda model: ki.shrink(model, {"neurons": 9}, DATA, "learned_mask"),
     **{

@@ -8,10 +8,9 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.data import Tokens
-from keras_idea.errors import ConfigError, ExportRefused
+from keras_idea.errors import ConfigError
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.lm.export.hf.folder import hf_export_of
 from keras_idea.lm.runs.config import parse_config
 from keras_idea.lm.runs.config.sizes import Sizes
 from keras_idea.lm.runs.models.hub_models import hub_models
@@ -123,16 +122,3 @@ class TestRefused:
         path, _ = preset
         with pytest.raises(ConfigError, match="below hidden_dim=12 of the preset"):
             models_of(f"preset = {str(path)!r}\ntarget_dim = 12")
-
-
-def test_a_gemma_is_one_that_can_be_exported():
-    """KerasHub's export writes the first key-value head only: so it has one."""
-    table = f"hub = 'gemma'{TINY}"
-    default = models_of(table.replace("num_key_value_heads = 1\n", ""))
-    backbone = default.plain(Sizes(4)).backbone
-    assert backbone.num_query_heads == 2 and backbone.num_key_value_heads == 1
-    hf_export_of(backbone)
-    with pytest.warns(UserWarning, match="num_key_value_heads=2.*not exported to Hug"):
-        models = models_of(table.replace("heads = 1", "heads = 2"))
-    with pytest.raises(ExportRefused, match="the first of them only"):
-        hf_export_of(models.plain(Sizes(4)).backbone)

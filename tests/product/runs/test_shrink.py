@@ -260,8 +260,8 @@ def test_a_process_without_us_loads_it(wide):
         (["--neurons", "0.5", "--tokens", "16", "--refit"], "Give 64 tokens or more"),
         (["--neurons", "0.5", "--text", "no.txt"], "No text at 'no.txt'"),
         (["--neurons", "0.5", "--to", "wide"], "'wide' exists already"),
-        (["--neurons", "0.5", "--to", "text.txt"], "it is a file"),
-        (["--neurons", "0.5", "--length", "8"], "are for `--export gguf` only"),
+        (["--neurons", "0.5", "--to", "text.txt"], "exists already"),
+        (["--neurons", "0.5", "--gguf-dtype", "f16"], "is for `--export gguf` only"),
         (
             ["--neurons", "0.5", "--to", "text", "--export", "gguf"],
             "'text.gguf' exists already",

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import warnings
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -102,7 +101,7 @@ def source_of_family(
         "num_layers": shape.num_layers,
         "num_query_heads": shape.num_heads,
         "num_key_value_heads": _key_value_heads(
-            shape, row.prefix, row.from_nothing.key_value_heads
+            shape, row.from_nothing.key_value_heads
         ),
         "hidden_dim": shape.model_dim,
         "intermediate_dim": shape.hidden_dim * row.ffns.per_neuron,
@@ -145,17 +144,9 @@ def _checked(source: HubSource, received: str) -> HubSource:
     return source
 
 
-def _key_value_heads(shape: ModelConfig, prefix: str, own: int | None) -> int:
-    """As many as the run says; else as the family, whose `own` is all it exports."""
-    heads = shape.num_key_value_heads or own or shape.num_heads
-    if own not in (None, heads) and "kv_groups" not in shape.pruned_kinds:
-        warnings.warn(
-            f"A {prefix} with num_key_value_heads={heads} can be saved as a "
-            "preset, but not exported to Hugging Face, where KerasHub writes only "
-            f"{own}. Leave model.num_key_value_heads out for that.",
-            stacklevel=2,
-        )
-    return heads
+def _key_value_heads(shape: ModelConfig, own: int | None) -> int:
+    """As many as the run says, or the family has."""
+    return shape.num_key_value_heads or own or shape.num_heads
 
 
 def source_of_preset(shape: ModelConfig, dtype: str) -> HubSource:
