@@ -18,7 +18,6 @@ PACKAGES = (
     "layers",
     "methods",
     "models",
-    "report",
     "schedules",
     "shapes",
     "surgery",

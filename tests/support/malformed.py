@@ -1,28 +1,17 @@
-"""What `test_malformed.py` damages: one small sound thing of each kind."""
+"""What `test_no_code_runs.py` damages: one small sound thing of each kind."""
 
-import gzip
 import json
-import os
-import zipfile
-
-import numpy as np
-from safetensors.numpy import save_file
 
 from keras_idea.callbacks import Checkpoint
 from keras_idea.callbacks.checkpoint.files import (
     digest_of_file,
     digest_of_manifest,
 )
-from keras_idea.data import TextSource, build_cache, byte_vocabulary, load_text
 from keras_idea.lm.runs.config import load_config
-from keras_idea.lm.runs.config.sizes import Sizes
-from keras_idea.lm.runs.models.build import decoder_models
-from keras_idea.lm.runs.models.learning_rate import learning_rate
-from keras_idea.lm.runs.run_folder import RunFolder
-from keras_idea.lm.runs.train.recorder import LossUnits, Recorder
+from keras_idea.lm.runs.fitting import Progress
+from keras_idea.lm.runs.folder import RunFolder
+from keras_idea.lm.runs.models import run_models
 from keras_idea.models import DecoderConfig, decoder
-from tests.support.report_runs import write_run
-from tests.support.text_files import jsonl, parquet, zst
 from tests.support.tiny_run import CONFIG, TEXT
 from tests.support.with_tokenizer import with_tokenizer
 
@@ -33,7 +22,7 @@ STEP = f"runs/tiny/checkpoints/pruned/{NAME}"
 
 
 def make_all(folder):
-    """`run`, `preset`, `finished` (for reports) and `runs/tiny` (unfinished)."""
+    """`run`, `preset` and `runs/tiny` (unfinished)."""
     from tests.support.hub_models import tiny_lm
 
     (folder / "text.txt").write_text(TEXT)
@@ -53,56 +42,28 @@ def make_all(folder):
     (folder / "run/config.toml").write_text("[model]\nsequence_length = 32\n")
     lm = tiny_lm("llama3", num_layers=1, vocabulary_size=261)
     with_tokenizer(lm, "llama3").save_to_preset(str(folder / "preset"))
-    write_run(folder / "finished")
     make_unfinished(folder)
-    question = {"query": "a?", "choices": ["b", "c"], "gold": 0}
-    (folder / "arc_challenge.jsonl").write_text(json.dumps(question) + "\n")
 
 
 def make_unfinished(folder):
     """The folder of a run that was stopped, with a checkpoint of step 4."""
     config = load_config(folder / "tiny.toml")
-    corpus = load_text(folder / "text.txt", config.data.validation_fraction)
-    model = decoder_models(config, corpus).wide()
+    models = run_models(config)
+    model = models.wide()
     model.optimizer.build(model.trainable_variables)
     model.optimizer.iterations.assign(4)
     run = RunFolder(folder / "runs/tiny")
-    run.claim(config.to_toml())
-    recorder = Recorder(
-        "pruned", Sizes(32), learning_rate(config.optimizer, config.budget), LossUnits()
-    )
+    run.claim(config, resumes=False)
     checkpoint = Checkpoint(
         run.checkpoints("pruned"),
-        stateful={"recorder": recorder},
-        identity={"text": corpus.fingerprint()},
+        stateful={"progress": Progress(None, "pruned")},
+        identity={"text": models.text.fingerprint()},
     )
     checkpoint.set_params({"epochs": 3})
     checkpoint.set_model(model)
     checkpoint.on_epoch_end(0)
     (written,) = run.checkpoints("pruned").iterdir()
     written.rename(folder / STEP)
-
-
-def contents(folder):
-    """Every file's bytes by relative path; None of a folder with something in it."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_dir() and not any(path.iterdir()):
-            continue
-        name = path.relative_to(folder).as_posix()
-        found[name] = path.read_bytes() if path.is_file() else None
-    return found
-
-
-# What damages: each takes the path of a file.
-def cut_off(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def flip_a_byte(path):
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(bytes(data))
 
 
 def holds(content):
@@ -114,38 +75,6 @@ def holds(content):
         path.write_bytes(data)
 
     return write
-
-
-def is_a_folder(path):
-    path.unlink(missing_ok=True)
-    path.mkdir(parents=True)
-
-
-def is_a_link(target):
-    def link(path):
-        path.unlink(missing_ok=True)
-        path.symlink_to(target)
-
-    return link
-
-
-def is_gone(path):
-    os.remove(path)
-
-
-def json_with(**changes):
-    """Other values in a file of JSON; None takes a key out."""
-
-    def change(path):
-        found = json.loads(path.read_text())
-        for name, value in changes.items():
-            if value is None:
-                del found[name]
-            else:
-                found[name] = value
-        path.write_text(json.dumps(found))
-
-    return change
 
 
 def manifest_with(change):
@@ -175,39 +104,3 @@ def arrays_with(content):
         manifest_with(change)(manifest)
 
     return rewrite
-
-
-def other_arrays(path):
-    save_file({"model/00000/kernel": np.zeros((2, 2), "float32")}, path)
-
-
-def zip_of(**files):
-    def write(path):
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, content in files.items():
-                archive.writestr(name.replace("__", "."), content)
-
-    return write
-
-
-def cache_of(name, **options):
-    """A call of `build_cache` over one file, in place of a command."""
-
-    def build():
-        build_cache(TextSource(name, **options), byte_vocabulary(end=True), "cache")
-
-    return build
-
-
-GOOD_LINES = jsonl(["one", "two", "three"])
-TRUNCATED_ZST = zst(GOOD_LINES * 50)[:-20]
-TRUNCATED_GZ = gzip.compress(GOOD_LINES * 50)[:-20]
-PARQUET = parquet({"text": ["one", "two"]})
-
-
-def config(text):
-    return {"tiny.toml": holds(text)}
-
-
-def text(content):
-    return {"text.txt": holds(content)}

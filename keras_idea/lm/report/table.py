@@ -19,8 +19,7 @@ class ResultRow:
         name: str. The name of the model.
         parameters: int or None. Trained parameters.
         bits_per_byte: float or None. Cross-entropy on the held-out text.
-        step_ms: float or None. Milliseconds per training step.
-        generation_speed: float or None. Bytes generated per second.
+        step_ms: float or None. Milliseconds per training step, of the fastest epoch.
         perplexity_per_token: float or None. Perplexity on the held-out text, per token
             of the model's tokenizer.
     """
@@ -29,7 +28,6 @@ class ResultRow:
     parameters: int | None = None
     bits_per_byte: float | None = None
     step_ms: float | None = None
-    generation_speed: float | None = None
     perplexity_per_token: float | None = None
 
 
@@ -40,12 +38,11 @@ COLUMNS = (
     ("bits/byte", "bits_per_byte", "{:.3f}"),
     ("perplexity per token", "perplexity_per_token", "{:.2f}"),
     ("ms/step", "step_ms", "{:.1f}"),
-    ("bytes/s", "generation_speed", "{:,.0f}"),
 )
 LEGEND = (
     "Bits per byte and perplexity per token of held-out text (lower is better), in "
-    "windows of one sequence without overlap; median milliseconds of a training step; "
-    "bytes generated per second."
+    "windows of one sequence without overlap; milliseconds per training step of the "
+    "fastest epoch."
 )
 
 

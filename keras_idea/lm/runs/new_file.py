@@ -1,6 +1,5 @@
 """`keras-idea new`: a run file with the recommended settings, each with its reason."""
 
-import dataclasses
 import json
 import math
 import os
@@ -11,27 +10,19 @@ from typing import Any, TypeAlias
 import keras
 
 from keras_idea.errors import ArgumentError, ConfigError
-from keras_idea.lm.data.text.file_streams import COMPRESSED
-from keras_idea.lm.data.text.readers import suffix_of
 from keras_idea.lm.runs.config import RunConfig, parse_config
-from keras_idea.lm.runs.models.outlines import outlines
-from keras_idea.lm.runs.places import check_file
+from keras_idea.lm.runs.models import source_of
 from keras_idea.lm.runs.plan import plan
-from keras_idea.lm.runs.plan.table import print_plan
 from keras_idea.settings import rules
 from keras_idea.settings.how_narrow import on_devices
 from keras_idea.settings.recommended import Recommended, recommended
 from keras_idea.settings.setting import Setting, given, setting
-from keras_idea.validation import require
 
 #: The tables of a file: key -> what it is set to.
 _Tables: TypeAlias = dict[str, dict[str, Setting]]
 
-# Endings of files whose records hold the text.
-_RECORDS = (".jsonl", ".ndjson", ".parquet")
-# UTF-8 bytes of a token, with room; megabytes that `[data]` reads by default, and that
-# are held in memory at most.
-_BYTES_PER_TOKEN, _READ, _IN_MEMORY = 5, 16.0, 200
+# UTF-8 bytes of a token, with room; megabytes that `[data]` reads by default.
+_BYTES_PER_TOKEN, _READ = 5, 16.0
 # Batches of a validation: by default, and at least.
 _MOST_BATCHES, _LEAST_BATCHES = 32, 4
 
@@ -40,7 +31,7 @@ _HEAD = """\
 #
 #     keras-idea plan {file}     # after a change
 #     keras-idea train {file}    # the same command resumes it
-#     keras-idea export {output} --hf FOLDER    # or --preset, --gguf FILE
+#     keras-idea export {output} --hf FOLDER    # or --gguf FILE
 #
 # "measured": a letter names the measurement, and docs/settings.md says of
 # which models it is. "an estimate": nobody measured it. All other values are yours, or
@@ -57,35 +48,29 @@ def new(
 ) -> None:
     """Writes a run file with the settings of `keras_idea.recommended`; prints its plan.
 
-    The file is written if the run can be planned.
-
     Args:
-        file: path, where nothing is yet.
-        tokens: int >= 1, how many the run trains on.
-        preset: str, as `model.preset`; None: this package's own decoder, from nothing.
-        target: as of `recommended`.
-        text: path of a file or folder of text; None: Python's standard library.
+        file: path. Nothing may be there.
+        tokens: int. How many the run trains on.
+        preset: str or None. As `model.preset`. Defaults to None: this package's own
+            decoder, from nothing.
+        target: As of `recommended`.
+        text: path or None. A file or folder. Defaults to None: Python's standard
+            library.
 
     Raises:
-        ArgumentError: as `recommended`.
-        ConfigError: if there is such a file, or the preset gives no model.
-        TextError: if there is no text, or less than a sequence of it.
+        ArgumentError: As `recommended`.
+        ConfigError: If the file exists, or the preset gives no model.
     """
-    require("rich", "`keras-idea new`", "cli")
     file = pathlib.Path(file)
     if os.path.lexists(file):
         raise ConfigError(
-            f"There is {str(file)!r} already, and `keras-idea new` replaces nothing. "
-            "Give another name, or delete it."
+            f"{str(file)!r} exists already and is not replaced. Give another name."
         )
     source = run_file(file, tokens, preset, target, text)
-    config = parse_config(source, file.stem)
-    check_file(file, config)
-    planned = plan(config)
+    planned = plan(parse_config(source, file.stem))
     with open(file, "x", encoding="utf-8") as opened:
         opened.write(source)
-    print_plan(planned)
-    print(f"\nWrote {file}. Read it, then run: keras-idea train {file}")
+    print(f"{planned}\n\nWrote {file}. Read it, then run: keras-idea train {file}")
 
 
 def target_of(parameters: int | None, kept: str | None) -> Any:
@@ -110,8 +95,8 @@ def run_file(
 ) -> str:
     """The TOML text of `new`."""
     begin = "" if preset is None else f"[model]\npreset = {json.dumps(preset)}\n"
-    outline = outlines(parse_config(begin, file.stem))
-    model = outline.make(outline.at_start)
+    source = source_of(parse_config(begin, file.stem))
+    model = source.outline(source.at_start)
     found = recommended(model, tokens, target, trained=preset is not None)
     tables = _tables(found, tokens, preset, text, file.stem)
     what = "A run from nothing" if preset is None else "A checkpoint made smaller"
@@ -141,7 +126,6 @@ def _tables(
             **_target(known),
             **_of(known, "round_to", "sequence_length"),
         },
-        **_text(tokens, text),
         "budget": {
             "enlarge_steps": known["begin_step"],
             "prune_steps": known["prune_steps"],
@@ -156,7 +140,7 @@ def _tables(
             "validate_every": known["steps_per_epoch"],
         },
     }
-    tables["data"] = tables.get("data", {}) | batches
+    tables["data"] = {**_text(tokens, text), **batches}
     if preset is not None:
         tables["distillation"] = {
             "teacher": given(preset, "the checkpoint itself"),
@@ -188,25 +172,15 @@ def _target(known: Mapping[str, Setting]) -> dict[str, Setting]:
     return {name: Setting(target.value, target.basis, reason)}
 
 
-def _text(tokens: int, text: str | None) -> _Tables:
-    """`[data]`, or `[corpus]` for records and for more text than memory should hold."""
-    needed = math.ceil(tokens * _BYTES_PER_TOKEN / 1e6)
+def _text(tokens: int, text: str | None) -> dict[str, Setting]:
     if text is None:
         why = "Python's source text: name what your model will read"
-        return {"data": {"text": given("stdlib", why)}}
-    if needed > _IN_MEMORY or _has_records(pathlib.Path(text)):
-        return {"corpus": {"paths": given([text], "your text")}}
-    data = {"text": given(text, "your text")}
+        return {"paths": given(["stdlib"], why)}
+    data = {"paths": given([text], "your text")}
+    needed = math.ceil(tokens * _BYTES_PER_TOKEN / 1e6)
     if needed > _READ:
         data["max_megabytes"] = given(float(needed), "the most text that is read")
-    return {"data": data}
-
-
-def _has_records(path: pathlib.Path) -> bool:
-    files = path.rglob("*") if path.is_dir() else [path]
-    return any(
-        file.suffix in COMPRESSED or suffix_of(file) in _RECORDS for file in files
-    )
+    return data
 
 
 def _validation_batches(found: Recommended) -> dict[str, Setting]:
@@ -231,7 +205,7 @@ def _save_memory(tables: _Tables, found: Recommended) -> None:
 
 
 def _lines(tables: _Tables) -> Iterator[str]:
-    order = [field.name for field in dataclasses.fields(RunConfig)]
+    order = list(RunConfig.model_fields)
     for table in sorted(tables, key=order.index):
         keys = [f"{key} = {_toml(s.value)}" for key, s in tables[table].items()]
         width = max(map(len, keys))

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from keras_idea.distillation import FloatLogits, WeightedDistiller
-from keras_idea.lm.runs.models.compiling import cross_entropy
-from keras_idea.lm.runs.train.recorder import LossUnits
+from keras_idea.lm.runs.compiling import cross_entropy
+from keras_idea.lm.runs.fitting import LossUnits
 
 B, T, V, H = 4, 6, 11, 5
 RNG = np.random.default_rng(0)

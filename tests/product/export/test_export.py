@@ -7,9 +7,9 @@ import pytest
 
 from keras_idea.errors import ExportFailed, ExportRefused
 from keras_idea.export import export_preset, load_run
-from keras_idea.lm.cli import main
 from keras_idea.lm.export import preset, target
 from keras_idea.lm.export.load import find_model
+from keras_idea_cli import main
 from tests.support.exports import broken, listing, own_decoder
 
 

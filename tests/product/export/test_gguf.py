@@ -12,12 +12,12 @@ import pytest
 import keras_idea as ki
 from keras_idea.errors import ExportFailed, ExportRefused
 from keras_idea.export import export_gguf
-from keras_idea.lm.cli import main
 from keras_idea.lm.export import compare
 from keras_idea.lm.export.gguf import check as gguf_check
 from keras_idea.lm.export.gguf import families as gguf_families
 from keras_idea.lm.export.gguf import keys as gguf_keys
 from keras_idea.lm.export.gguf import layouts as gguf_layouts
+from keras_idea_cli import main
 from tests.support.gguf_models import (
     ALL,
     FAMILIES,

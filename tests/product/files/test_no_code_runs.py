@@ -19,7 +19,7 @@ import pytest
 import keras_idea
 from keras_idea.data import load_vocabulary
 from keras_idea.errors import TextError
-from keras_idea.lm.cli import main
+from keras_idea_cli import main
 from tests.support import malformed as m
 
 MARK = "mark"

@@ -7,11 +7,10 @@ from huggingface_hub.utils import filter_repo_objects
 import keras_idea as ki
 from keras_idea.hub import loading
 from keras_idea.hub.loading import load_with_notes
-from keras_idea.lm.runs.judge.judged import served_length
+from keras_idea.lm.runs.judge import served_length
 from tests.product.hub.test_released_models import assert_same
 from tests.support.released_models import release, rewrite_config
 from tests.support.released_rows import ALL
-from tests.support.tiny_run import CONFIG, with_hub
 
 WEIGHTS = "model.safetensors"
 
@@ -145,7 +144,7 @@ def test_the_context_is_told_which_kerashub_does_not_keep(tmp_path):
     [told] = [n for n in load_with_notes(tmp_path).lines if "context" in n]
     assert "4,096 tokens" in told and "--length" in told
     for key, length in (("preset = 'x'", None), ("hub = 'llama3'", 16)):
-        (tmp_path / "config.toml").write_text(with_hub(CONFIG, key))
+        (tmp_path / "config.toml").write_text(f"[model]\n{key}\nsequence_length = 16\n")
         assert served_length(tmp_path) == length
 
 

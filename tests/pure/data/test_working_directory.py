@@ -1,6 +1,5 @@
 """Relative paths count from where they were given, whoever changes directory later."""
 
-import json
 import pickle
 
 import pytest
@@ -13,7 +12,6 @@ from keras_idea.data import (
     byte_vocabulary,
 )
 from keras_idea.lm.data.chat.chat_text import ChatText
-from keras_idea.lm.runs.run_folder import RunFolder
 from tests.support.text_files import jsonl, write
 
 TEXTS = ["one", "two", "three"]
@@ -51,16 +49,3 @@ def test_a_cache(elsewhere, tmp_path):
     assert [p.name for p in (tmp_path / "elsewhere").iterdir()] == ["texts"]
     chat = ChatText(TextSource("texts"), "cache", 8)
     assert chat.cache == tmp_path / "elsewhere/cache"
-
-
-def test_the_folder_of_a_run(elsewhere, tmp_path):
-    folder = RunFolder("runs/a")
-    with folder.locked():
-        elsewhere()
-        folder.claim("[run]")
-        folder.write("table.json", json.dumps(TEXTS))
-        assert folder.is_running()
-    assert not folder.is_running()
-    names = sorted(path.name for path in (tmp_path / "runs/a").iterdir())
-    assert names == ["config.toml", "table.json"]
-    assert folder.shown == "runs/a"

@@ -1,0 +1,216 @@
+"""The sizes of a run's model: at the start, at the end, and step by step."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+
+from keras_idea import methods
+from keras_idea.errors import ArgumentError, ConfigError
+from keras_idea.finding.budget import Budget, Costs
+from keras_idea.finding.targets import sizes_at_one_ratio, target_width
+from keras_idea.functional.milestones import compaction_widths
+from keras_idea.groups.kinds import KINDS, KindName
+from keras_idea.lm.runs.config import Model, RunConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """The neurons and key/value heads of a model whose layers are all alike.
+
+    Attributes:
+        neurons: int, of each FFN.
+        kv_groups: int or None, key/value heads of each attention layer; None: the run
+            prunes no heads.
+
+    Example:
+    >>> print(Sizes(512, 4), "|", Sizes(512, 4).pruned_to(Sizes(192, 2)))
+    FFN width 512, key/value heads 4 | FFN width 512 to 192, key/value heads 4 to 2
+    """
+
+    neurons: int
+    kv_groups: int | None = None
+
+    def __str__(self) -> str:
+        """The sizes in words."""
+        return ", ".join(f"{KINDS[k].width} {n:,}" for k, n in self.by_kind().items())
+
+    def pruned_to(self, end: "Sizes") -> str:
+        """Says which sizes become smaller, in words."""
+        before = self.by_kind()
+        return ", ".join(
+            f"{KINDS[kind].width} {before[kind]:,} to {units:,}"
+            for kind, units in self.smaller_in(end).items()
+        )
+
+    def smaller_in(self, end: "Sizes") -> dict[KindName, int]:
+        """The kinds of which `end` has fewer units, and how many it has."""
+        before = self.by_kind()
+        return {k: n for k, n in end.by_kind().items() if n < before[k]}
+
+    def by_kind(self) -> dict[KindName, int]:
+        """The units by kind; without heads if none are pruned."""
+        heads = {} if self.kv_groups is None else {"kv_groups": self.kv_groups}
+        return {"neurons": self.neurons, **heads}
+
+
+@dataclasses.dataclass(frozen=True)
+class Timeline:
+    """The steps and sizes of a run.
+
+    Attributes:
+        begin: int, the last step of the wide stage.
+        end: int, the last step of the pruning stage.
+        total: int, all steps.
+        wide: `Sizes` at the start.
+        narrow: `Sizes` at the end.
+        narrowings: dict of the step after which `fit` narrows the model to its sizes
+            from then on; ascending.
+    """
+
+    begin: int
+    end: int
+    total: int
+    wide: Sizes
+    narrow: Sizes
+    narrowings: Mapping[int, Sizes]
+
+    @property
+    def stages(self) -> list[tuple[str, int, int]]:
+        """List of (name, first step, last step) of the stages that have steps."""
+        stages = [
+            ("wide", 0, self.begin),
+            ("pruning", self.begin, self.end),
+            ("recovery", self.end, self.total),
+        ]
+        return [stage for stage in stages if stage[1] < stage[2]]
+
+
+def make_timeline(config: RunConfig, wide: Sizes, narrow: Sizes) -> Timeline:
+    """Computes the timeline of a run.
+
+    Example:
+    >>> make_timeline(RunConfig(), Sizes(512), Sizes(192)).end
+    750
+    """
+    begin, steps = config.budget.enlarge_steps, config.budget.prune_steps
+    method, before = methods.get(config.pruning.method), wide.by_kind()
+    schedules = {
+        kind: method.width_schedule(
+            before[kind], units, begin, steps, config.pruning.update_every
+        )
+        for kind, units in wide.smaller_in(narrow).items()
+    }
+    widths = compaction_widths(
+        config.pruning.compact,
+        list(schedules.values()),
+        method.end_step(begin, steps),
+        config.distribution.model,
+        eager=keras.backend.backend() == "torch",
+    )
+    return Timeline(
+        begin,
+        begin + steps,
+        config.budget.total_steps,
+        wide,
+        narrow,
+        {
+            step: dataclasses.replace(wide, **dict(zip(schedules, units, strict=True)))
+            for step, units in widths.items()
+        },
+    )
+
+
+def narrow_sizes(
+    shape: Model, start: Sizes, outline: Callable[[Sizes], keras.Model], parts: int = 1
+) -> Sizes:
+    """Computes the sizes of a run's model at the end.
+
+    Args:
+        shape: `Model`, the table of the run file.
+        start: `Sizes` of the wide model.
+        outline: function of `Sizes` that makes a model, without values.
+        parts: int. Devices that share the neurons of an FFN.
+
+    Raises:
+        ConfigError: If there is nothing to prune, or the limit cannot be met.
+    """
+    units = start.by_kind()
+    kept: dict[KindName, int]
+    if shape.target_parameters is None:
+        targets: Any = shape.targets or {"neurons": shape.target_dim or 192}
+        kept = {
+            kind: target_width(
+                target, units[kind], shape.round_to if KINDS[kind].rounded else 1
+            )
+            for kind, target in targets.items()
+        }
+        for kind, count in kept.items():
+            if count >= units[kind]:
+                raise ConfigError(
+                    f"[model] The target must keep fewer than the {units[kind]} "
+                    f"{KINDS[kind].units}. Received: {targets[kind]}, which keeps "
+                    f"{count}. Lower it."
+                )
+    else:
+        kept = _within(shape, start, outline, parts)
+    for kind, count in kept.items():
+        if count % parts:
+            raise ConfigError(
+                f"`distribution.model` must divide the {KINDS[kind].units} at the end, "
+                f"{count}. Received: {parts}. Set another target, or use `data`."
+            )
+    return dataclasses.replace(start, **kept)
+
+
+def _within(
+    shape: Model, start: Sizes, outline: Callable[[Sizes], keras.Model], parts: int
+) -> dict[KindName, int]:
+    """The most units of each kind within a number of parameters."""
+    budget, kinds = Budget(shape.target_parameters), tuple(shape.kinds)
+    units, multiple = start.by_kind(), math.lcm(shape.round_to, parts)
+    parameters = linear_in_sizes(outline, keras.Model.count_params, start, kinds)
+
+    def costs(sizes: Sequence[int]) -> Costs:
+        given: dict[str, int] = dict(zip(kinds, sizes, strict=True))
+        return Costs(int(parameters(dataclasses.replace(start, **given))), 0)
+
+    steps = [(units[kind], multiple if KINDS[kind].rounded else 1) for kind in kinds]
+    wide = costs([units[kind] for kind in kinds])
+    if budget.allows(wide):
+        raise ConfigError(
+            f"[model] The wide model is within {budget} already: it has "
+            f"{wide.parameters:,} parameters. Set a smaller limit."
+        )
+    try:
+        if kinds == ("neurons",):
+            kept = [budget.widest(lambda width: costs([width]), *steps[0])]
+        else:
+            kept = budget.most(sizes_at_one_ratio(steps), costs, "size")
+    except ArgumentError as error:
+        raise ConfigError(f"[model] {error}") from None
+    return dict(zip(kinds, kept, strict=True))
+
+
+def linear_in_sizes(
+    outline: Callable[[Sizes], keras.Model],
+    measure: Callable[[keras.Model], float],
+    start: Sizes,
+    kinds: Sequence[KindName],
+) -> Callable[[Sizes], float]:
+    """Measures models of any sizes by one outline, and one more for each kind.
+
+    Exact for what each unit of a kind adds equally much to.
+    """
+    ones: dict[str, int] = dict.fromkeys(kinds, 1)
+    base = dataclasses.replace(start, **ones)
+    least = measure(outline(base))
+    more = {
+        kind: measure(outline(dataclasses.replace(base, **{kind: 2}))) - least
+        for kind in kinds
+    }
+    return lambda sizes: (
+        least + sum((sizes.by_kind()[kind] - 1) * each for kind, each in more.items())
+    )
