@@ -10,14 +10,12 @@ import keras
 import numpy as np
 import pytest
 
-from tests.support.older_keras import OLDER, batches_have_losses_of_their_own
-from tests.support.programs import (  # noqa: F401
+from tests.support.older_keras import batches_have_losses_of_their_own
+from tests.support.seconds import (  # noqa: F401
     pytest_runtest_protocol,
     pytest_sessionfinish,
-    pytest_sessionstart,
-    pytest_terminal_summary,
 )
-from tests.support.selection import runs_daily, unused
+from tests.support.selection import runs_daily
 
 batches_have_losses_of_their_own()
 # The same examples in every run: what passes once passes again.
@@ -43,14 +41,6 @@ def pytest_collection_modifyitems(config, items):
     """Leaves out, with --daily, what another process runs, or a longer run."""
     if not config.getoption("--daily"):
         return
-    whole = not any("::" in name for name in config.args)
-    # An older Keras lacks what some rows are of. Torch runs every file but those that
-    # are another backend's own.
-    backend = keras.backend.backend()
-    known = "" if backend == "torch" else f"backend/{backend}/"
-    lines = [line for line in unused(items) if line.startswith(known)]
-    if whole and lines and not OLDER:
-        raise pytest.UsageError(f"tests/daily.csv names no test: {lines}")
     mine, others = [], []
     for item in items:
         (mine if runs_daily(item) else others).append(item)

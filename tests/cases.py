@@ -22,7 +22,6 @@ from tests.support import users_models as users
 BEGIN, STEPS, TOTAL, BATCH = 1, 3, 6, 4
 FIT = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
 EACH, TORCH = ("torch", "jax", "tensorflow"), ("torch",)
-DAILY = TORCH  # elsewhere the older tests of these laws run daily, as long as they stay
 
 
 def _sgd():
@@ -135,7 +134,7 @@ def laws(law, few=None):
         asked_for = law in ("algorithm", "resumes", "elastic")
         if law in case.also if asked_for else law not in case.without:
             daily = case.daily if few is None or case.name in few else case.daily[:1]
-            mark = pytest.mark.daily(*(name for name in daily if name in DAILY))
+            mark = pytest.mark.daily(*daily)
             rows.append(pytest.param(case, id=case.name, marks=mark))
     return pytest.mark.parametrize("case", rows)
 

@@ -1,274 +1,447 @@
-"""Does the suite find a fault? `python -m tests.mutations`, on a copy of the code.
+"""Which test finds which fault? `python -m tests.mutations`, on torch, resumable.
 
-Each row of `MUTATIONS` puts one fault into the copy, some of them old ones of ours, and
-runs the part of `make test` that should find it, up to the first failure.
+A mutation is one fault that is put into a copy of the package: an exchanged operator, a
+number that is one too large, a statement that is left out. `tests/known_faults.py` has
+those that were there once; the rest are made from the sources, the same ones from the
+same sources. The tests that execute the changed line run against it. `build/mutations`
+keeps what was found; `tests/mutations.csv` is the table.
+
+    python -m tests.mutations record   which test executes which line (once, 20 minutes)
+    python -m tests.mutations run      the mutations, in two processes
+    python -m tests.mutations table    writes tests/mutations.csv; prints what is missed
 """
 
-import argparse
+import ast
+import collections
+import csv
+import hashlib
 import json
 import os
 import pathlib
-import re
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
+import time
 from typing import NamedTuple
 
+import coverage
+import pytest
+
+from tests.known_faults import FAULTS
 from tests.support import ROOT
 
+BUILD = ROOT / "build" / "mutations"
+TABLE = ROOT / "tests" / "mutations.csv"
+PACKAGES = ("keras_idea", "keras_idea_cli")
+LAWS = {
+    f"tests/laws/test_{law}.py"
+    for law in (
+        "algorithm1",
+        "masked_equals_narrow",
+        "compacts_and_loads",
+        "resumes",
+        "explains",
+        "rejects",
+    )
+}
+LINES_A_MUTATION = 300
+AT_ONCE = 100  # tests: the next are tried if these find nothing
+ENOUGH = 3  # test functions that found a fault
+PROCESSES = 2
+SECONDS = 240  # for tests at once
+OPERATORS = {
+    "Lt": "<=",
+    "LtE": "<",
+    "Gt": ">=",
+    "GtE": ">",
+    "Eq": "!=",
+    "NotEq": "==",
+    "Is": "is not",
+    "IsNot": "is",
+    "In": "not in",
+    "NotIn": "in",
+    "Add": "-",
+    "Sub": "+",
+    "Mult": "/",
+    "Div": "*",
+    "FloorDiv": "*",
+    "And": "or",
+    "Or": "and",
+}
 
-class Mutation(NamedTuple):
-    """One fault: in `file`, `old` becomes `new`; `folders` of tests find it."""
 
-    fault: str
+class Change(NamedTuple):
+    """`name` puts a fault into `file`: characters `start` to `end` become `new`."""
+
+    name: str
     file: str
-    old: str
+    line: int
+    start: int
+    end: int
     new: str
-    folders: str
-    backend: str = "torch"
 
 
-_PRUNER, _CHECKPOINT = "step/pruner.py", "callbacks/checkpoint/checkpoint.py"
-_RENEWAL, _MASKS = "step/scores_and_masks.py", "functional/masks.py"
-MUTATIONS = (
-    # Faults that were there once, or were looked for.
-    Mutation(
-        "scores are taken after the step",
-        _PRUNER,
-        "            self._step(self._of_active(grads, known), trainable_variables)\n",
-        "            self._step(self._of_active(grads, known), trainable_variables)\n"
-        "            renewal = (\n"
-        "                [gradients.sensitivities(ffn) for ffn in ffns],\n"
-        "                gradients.ends, gradients.ended)\n",
-        "laws",
-    ),
-    Mutation(
-        "only the first slot is sliced",
-        "surgery/optimizer_state.py",
-        "for name, slots in slots_of(part):\n                found",
-        "for name, slots in list(slots_of(part))[:1]:\n                found",
-        "laws",
-    ),
-    Mutation(
-        "a mask revives",
-        _MASKS,
-        "rankable = ops.logical_and(alive, ops.logical_not(ops.isnan(importance)))",
-        "rankable = ops.logical_not(ops.isnan(importance))",
-        "laws",
-    ),
-    Mutation(
-        "a resumed run repeats a batch",
-        "lm/data/tokens/batches.py",
-        'check_int("start_step", start_step, minimum=0) :',
-        'max(check_int("start_step", start_step, minimum=0) - 1, 0) :',
-        "pure",
-    ),
-    Mutation(
-        "of equal importances the last stay",
-        _MASKS,
-        'ops.cumsum(ops.cast(ties, "int32"), axis=-1) <= free',
-        'ops.flip(ops.cumsum(ops.flip(ops.cast(ties, "int32"), -1), -1), -1) <= free',
-        "laws",
-    ),
-    Mutation(
-        "the width of the last step is an earlier one",
-        "functional/width.py",
-        "if elapsed < self.prune_steps:",
-        "if elapsed <= self.prune_steps:",
-        "laws",
-    ),
-    Mutation(
-        "a NaN gradient stays in the scores",
-        _RENEWAL,
-        "measured = ops.isfinite(new)",
-        'measured = ops.ones_like(new, dtype="bool")',
-        "laws",
-    ),
-    Mutation(
-        "masks fall by scores of nothing",
-        _RENEWAL,
-        "known = [bool(ops.any(values)) for values in importance]",
-        "known = [True for _ in importance]",
-        "laws",
-    ),
-    Mutation(
-        "checkpoints are kept by their step",
-        "callbacks/checkpoint/files.py",
-        "return sorted(places)",
-        "return sorted(places, key=lambda place: (place[1], place[0]))",
-        "product",
-    ),
-    Mutation(
-        "seeds are not put back",
-        _CHECKPOINT,
-        "            set_random_state(self._random_state)\n            self",
-        "            self",
-        "laws",
-    ),
-    Mutation(
-        "a teacher counts in the budget",
-        "finding/budget.py",
-        "    weights = set(map(id, student_of(model).weights))\n"
-        "    plain = plain_variables(student_of(model))\n",
-        "    weights = set(map(id, model.weights))\n"
-        "    plain = plain_variables(model)\n",
-        "product",
-    ),
-    Mutation(
-        "pruned rows are multiplied by zero",
-        "step/row_ops.py",
-        "ops.where(cut.spread(mask, 1) > 0, values, ops.zeros_like(values))",
-        "values * ops.cast(cut.spread(mask, 1), values.dtype)",
-        "laws",
-        "jax",
-    ),
-    Mutation(
-        "gradients of pruned neurons count in a norm",
-        _PRUNER,
-        "grads[place] = of_active(cut, grads[place], track.mask.value)",
-        "pass",
-        "laws",
-    ),
-    Mutation(
-        "averages bring pruned neurons back",
-        _PRUNER,
-        "zero_rows(ffn.cuts(), state.mask.value)",
-        "pass",
-        "laws",
-    ),
-    # Others.
-    Mutation(
-        "the past weighs as the new should",
-        "functional/importance.py",
-        "(1.0 - decay) * new + decay * old",
-        "decay * new + (1.0 - decay) * old",
-        "laws",
-    ),
-    Mutation(
-        "a learned mask's constraint has the wrong sign",
-        "functional/hard_concrete.py",
-        "return -by_sparsity * p",
-        "return by_sparsity * p",
-        "laws",
-    ),
-    Mutation(
-        "Adam's second moment is not corrected",
-        "functional/adam.py",
-        "ops.sqrt(second / (1 - ops.power(betas[1], step)))",
-        "ops.sqrt(second)",
-        "laws",
-    ),
-    Mutation(
-        "functions traced with the wide shapes stay",
-        "surgery/narrow_in_place.py",
-        "            make_train_function(part)",
-        "            pass",
-        "laws",
-        "tensorflow",
-    ),
-    Mutation(
-        "a compact copy shares its metrics",
-        "surgery/copying.py",
-        "    if not isinstance(metric, keras.metrics.Metric):",
-        "    if True:",
-        "laws",
-    ),
-    Mutation(
-        "the optimizer forgets a narrowed variable",
-        "surgery/narrow_in_place.py",
-        "            rename_key(part, key, variable_key(part, variable))",
-        "            pass",
-        "laws",
-        "tensorflow",
-    ),
-    Mutation(
-        "a damaged checkpoint is taken",
-        "callbacks/checkpoint/files.py",
-        "                verified_manifest(self.folder / name)\n",
-        "",
-        "product",
-    ),
-    Mutation(
-        "the logs before a kill are lost",
-        _CHECKPOINT,
-        '        self.history = saved.facts["history"]\n',
-        "",
-        "laws product",
-    ),
-    Mutation(
-        "every process reads the first one's share",
-        "lm/data/tokens/batches.py",
-        "parts[self.shard_index :: self.shard_count]",
-        "parts[0 :: self.shard_count]",
-        "pure",
-    ),
-    Mutation(
-        "windows leave a token out",
-        "lm/data/tokens/batches.py",
-        "start = int(index) * self.length\n",
-        "start = int(index) * (self.length + 1)\n",
-        "pure",
-    ),
-    Mutation(
-        "compiled masks fall a step late",
-        _RENEWAL,
-        'schedule.call(ops.cast(iterations, "int32"))',
-        'schedule.call(ops.maximum(ops.cast(iterations, "int32") - 1, 0))',
-        "laws",
-        "jax",
-    ),
-)
+def changes_of(path):
+    """Every change that can be made to a file's functions."""
+    text = path.read_text(encoding="utf-8")
+    starts = [0]
+    for line in text.encode().splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    found, file = [], path.relative_to(ROOT).as_posix()
 
-
-def main() -> int:
-    """Tries the mutations that are asked for; 1 if one is not found."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutations")
-    parser.add_argument("words", nargs="*", help="of the faults to try; default: all")
-    words = parser.parse_args().words
-    lost = 0
-    with tempfile.TemporaryDirectory() as folder:
-        copy = pathlib.Path(folder) / "copy"
-        ignored = shutil.ignore_patterns(".*", "build", "__pycache__")
-        shutil.copytree(ROOT, copy, ignore=ignored)
-        for mutation in MUTATIONS:
-            if not words or any(word in mutation.fault for word in words):
-                found = try_out(mutation, copy)
-                lost += not found
-                row = {"fault": mutation.fault, "backend": mutation.backend}
-                print(json.dumps({**row, "found by": found}), flush=True)
-    return int(lost > 0)
-
-
-def try_out(mutation: Mutation, copy: pathlib.Path) -> str | None:
-    """The first test that fails, or None.
-
-    Raises:
-        ValueError: if the code is not there any more, or is there twice.
-    """
-    path = copy / "keras_idea" / mutation.file
-    text = path.read_text()
-    if text.count(mutation.old) != 1:
-        raise ValueError(f"{mutation.file} has no single {mutation.old!r}.")
-    path.write_text(text.replace(mutation.old, mutation.new))
-    try:
-        folders = [f"tests/{folder}" for folder in mutation.folders.split()]
-        ended = subprocess.run(
-            [sys.executable, "-m", "pytest", "--daily", "-x", "--tb=no", *folders],
-            cwd=copy,
-            env={
-                **os.environ,
-                "KERAS_BACKEND": mutation.backend,
-                "PYTHONPATH": str(copy),
-            },
-            capture_output=True,
-            text=True,
+    def place(node):
+        return (
+            starts[node.lineno - 1] + node.col_offset,
+            starts[node.end_lineno - 1] + node.end_col_offset,
         )
+
+    def add(node, span, new, function, kind):
+        old = text.encode()[span[0] : span[1]].decode()
+        name = f"{file}:{function}: {' '.join(old.split())[:60]} -> {new[:60]} ({kind})"
+        found.append(Change(name, file, node.lineno, *span, new))
+
+    def walk(node, function):
+        for child in ast.iter_child_nodes(node):
+            inside = function
+            if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                inside = f"{function}.{child.name}".lstrip(".")
+            # What an error says is not a number.
+            if isinstance(child, ast.Raise | ast.JoinedStr | ast.Assert):
+                continue
+            if isinstance(node, ast.FunctionDef) and child in (
+                node.args,
+                node.returns,
+                *node.decorator_list,
+            ):
+                continue
+            if function or inside:
+                of(child, inside)
+            walk(child, inside)
+
+    def between(left, right):
+        return place(left)[1], place(right)[0]
+
+    def of(node, function):
+        kind = type(node).__name__
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            new = OPERATORS[type(node.ops[0]).__name__]
+            span = between(node.left, node.comparators[0])
+            add(node, span, f" {new} ", function, "comparison")
+        elif isinstance(node, ast.BinOp) and type(node.op).__name__ in OPERATORS:
+            if any(isinstance(side, ast.JoinedStr) for side in (node.left, node.right)):
+                return
+            new = OPERATORS[type(node.op).__name__]
+            span = between(node.left, node.right)
+            if set(text.encode()[span[0] : span[1]].decode()) <= set(" \n+-*/"):
+                add(node, span, f" {new} ", function, "arithmetic")
+        elif isinstance(node, ast.BoolOp):
+            new = OPERATORS[type(node.op).__name__]
+            span = between(*node.values[:2])
+            middle = text.encode()[span[0] : span[1]].decode().split()
+            if middle in (["and"], ["or"]):
+                add(node, span, f" {new} ", function, "boolean")
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            span = place(node)
+            inner = text.encode()[slice(*place(node.operand))].decode()
+            add(node, span, f"bool({inner})", function, "not")
+        elif isinstance(node, ast.Constant) and type(node.value) in (int, bool):
+            new = str(not node.value if kind == "bool" else node.value + 1)
+            if type(node.value) is bool:
+                new = str(not node.value)
+            add(node, place(node), new, function, "constant")
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            add(node, place(node), "pass", function, "left out")
+        elif isinstance(node, ast.If | ast.IfExp):
+            add(node, place(node.test), "False", function, "condition")
+        elif isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
+            if node.value.args and len(node.value.args) == 1:
+                only = text.encode()[slice(*place(node.value.args[0]))].decode()
+                add(node, place(node.value), only, function, "call left out")
+
+    walk(ast.parse(text), "")
+    # Two changes may read alike: the second says so.
+    seen = collections.Counter()
+    named = []
+    for change in found:
+        seen[change.name] += 1
+        again = "" if seen[change.name] == 1 else f" #{seen[change.name]}"
+        named.append(change._replace(name=change.name + again))
+    return named
+
+
+def generated(executed, seed=""):
+    """One change for each 300 lines of the sources, where a test executes them."""
+    chosen, before = [], 0
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            after = before + path.read_bytes().count(b"\n")
+            wanted = after // LINES_A_MUTATION - before // LINES_A_MUTATION
+            before = after
+            possible = changes_of(path) if wanted else []
+            lines = executed.get(path.relative_to(ROOT).as_posix(), {})
+            possible = [change for change in possible if change.line in lines]
+            possible.sort(key=lambda change: _digest(seed + change.name))
+            chosen += possible[:wanted]
+    return chosen
+
+
+def _digest(name):
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+def known(executed):
+    """The changes of tests/known_faults.py that torch finds."""
+    found = []
+    for fault in FAULTS:
+        if fault.backend == "torch":
+            file = f"keras_idea/{fault.file}"
+            text = (ROOT / file).read_bytes()
+            start = text.index(fault.old.encode())
+            end = start + len(fault.old.encode())
+            first, last = (text[:place].count(b"\n") + 1 for place in (start, end))
+            # The first line of it that a test executes says which tests run.
+            lines = (n for n in range(first, last + 2) if n in executed.get(file, {}))
+            line = next(lines, first)
+            found.append(Change(fault.fault, file, line, start, end, fault.new))
+    return found
+
+
+def record():
+    """Runs torch's part of `make test`, and keeps which test executes which line."""
+    shutil.rmtree(BUILD / "coverage", ignore_errors=True)
+    (BUILD / "coverage").mkdir(parents=True)
+    settings = BUILD / "coveragerc"
+    settings.write_text(
+        f"[run]\nsource = {', '.join(PACKAGES)}\nparallel = true\n"
+        f"data_file = {BUILD}/coverage/data\nrelative_files = true\n"
+        "context = ${PYTEST_CURRENT_TEST-}\npatch = subprocess\n"
+    )
+    command = [sys.executable, "-m", "coverage"]
+    subprocess.run(
+        [*command, "run", f"--rcfile={settings}", "-m", "pytest", "--daily"]
+        + ["-p", "tests.support.recorded", "tests"],
+        cwd=ROOT,
+        env=os.environ | {"KERAS_BACKEND": "torch", "RECORDED": str(BUILD / "tests")},
+    )
+    subprocess.run([*command, "combine", f"--rcfile={settings}"], cwd=ROOT, check=True)
+
+
+def recorded():
+    """Of each file and line the tests that execute it; of each test its CPU seconds."""
+    data = coverage.CoverageData(str(BUILD / "coverage" / "data"))
+    data.read()
+    lines = (BUILD / "tests").read_text().splitlines()
+    tests = [json.loads(line) for line in lines]
+    seconds = {name: taken for name, taken, passed in tests if passed}
+    executed = {}
+    for file in data.measured_files():
+        # A process that a test starts says its phase, too.
+        executed[os.path.relpath(ROOT / file, ROOT)] = {
+            line: {name.split(" (")[0] for name in names} & set(seconds)
+            for line, names in data.contexts_by_lineno(file).items()
+        }
+    for lines in executed.values():
+        for line in [line for line, tests in lines.items() if not tests]:
+            del lines[line]
+    return executed, seconds
+
+
+def is_law(test):
+    """Whether a test is one of the six laws, which stay."""
+    return test.partition("::")[0] in LAWS
+
+
+def run():
+    """Tries what was not tried yet; each process has its copy of the repository."""
+    executed, seconds = recorded()
+    changes = known(executed) + generated(executed)
+    (BUILD / "found").mkdir(exist_ok=True)
+    for path in (BUILD / "found").iterdir():
+        if not path.stat().st_size:  # of a run that was interrupted
+            path.unlink()
+    for number in range(PROCESSES):
+        if not os.fork():
+            _work(number, changes, executed, seconds)
+            os._exit(0)
+    for _ in range(PROCESSES):
+        os.wait()
+
+
+def _work(number, changes, executed, seconds):
+    copy = BUILD / f"copy-{number}"
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir()
+    files = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True)
+    for file in filter(None, files.split("\0")):
+        (copy / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, copy / file)
+    os.chdir(copy)
+    # What every test imports is imported once: each mutation is a fork.
+    os.environ |= {"KERAS_BACKEND": "torch", "PYTHONPATH": str(copy)}
+    sys.path[:] = [str(copy), *(path for path in sys.path if path != str(ROOT))]
+    import keras_hub  # noqa: F401
+    import torch
+
+    torch.set_num_threads(1)
+    for change in changes:
+        key = _digest(change.name)
+        result = BUILD / "found" / f"{key}.json"
+        try:
+            result.touch(exist_ok=False)
+        except FileExistsError:
+            continue  # another process has it, or had it
+        tests = executed.get(change.file, {}).get(change.line, ())
+        found = _try(
+            copy / change.file,
+            change,
+            sorted(tests, key=lambda test: (not is_law(test), seconds[test])),
+        )
+        result.write_text(json.dumps({"change": change.name, **found}))
+
+
+def _try(path, change, tests):
+    """What the tests, in this order, say of a change."""
+    text = path.read_bytes()
+    changed = text[: change.start] + change.new.encode() + text[change.end :]
+    try:
+        ast.parse(changed)
+    except SyntaxError:
+        return {"invalid": True}
+    path.write_bytes(changed)
+    ended, found = set(), set()
+    for first in range(0, len(tests), AT_ONCE):
+        if not found:
+            more, found = _failed(tests[first : first + AT_ONCE])
+            ended |= more
+    path.write_bytes(text)
+    # What fails in a copy without a change, too, is no finding.
+    found -= _failed(sorted(found))[1] if found else set()
+    return {"tried": len(ended), "of": len(tests), "found": sorted(found)}
+
+
+def _failed(tests):
+    """Runs tests in a process: which ended, and which failed."""
+    report = pathlib.Path(f"{os.getpid()}.report")
+    report.write_text("")
+    child = os.fork()
+    if not child:
+        _test(tests, report)
+    end = time.monotonic() + 2 * SECONDS
+    while not os.waitpid(child, os.WNOHANG)[0]:
+        if time.monotonic() > end:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            break
+        time.sleep(0.2)
+    said = [json.loads(line) for line in report.read_text().splitlines()]
+    ended = {name for name, outcome in said if outcome != "began"}
+    found = {name for name, outcome in said if outcome == "failed"}
+    # A test that never ended hangs, or ended its process.
+    found |= {name for name, outcome in said if outcome == "began"} - ended
+    return ended, found
+
+
+class _Report:
+    """Pytest's plugin in the fork: this order of tests, until enough is known."""
+
+    def __init__(self, tests, report):
+        self.order = {name: place for place, name in enumerate(tests)}
+        self.report, self.found = report, set()
+        self.end = time.monotonic() + SECONDS
+
+    def _write(self, test, outcome):
+        with self.report.open("a") as out:
+            out.write(json.dumps([test, outcome]) + "\n")
+
+    def pytest_collection_modifyitems(self, items):
+        mine = [item for item in items if item.nodeid in self.order]
+        items[:] = sorted(mine, key=lambda item: self.order[item.nodeid])
+
+    def pytest_runtest_logstart(self, nodeid):
+        self._write(nodeid, "began")
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            self.found.add(report.nodeid.split("[")[0])
+        if report.failed or report.when == "teardown":
+            self._write(report.nodeid, report.outcome)
+
+    def pytest_runtest_logfinish(self):
+        laws = sum(map(is_law, self.found))
+        if laws or len(self.found) >= ENOUGH or time.monotonic() > self.end:
+            pytest.exit("enough is known")
+
+
+def _test(tests, report):
+    """The forked process: pytest, without a word."""
+    with open(os.devnull, "w") as nothing:
+        os.dup2(nothing.fileno(), 1)
+        os.dup2(nothing.fileno(), 2)
+    # The copy has modules of the same names.
+    for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
+        del sys.modules[name]
+    try:
+        files = sorted({name.split("::")[0] for name in tests})
+        options = ["--tb=no", "-p", "no:cacheprovider", *files]
+        pytest.main(options, plugins=[_Report(tests, report)])
     finally:
-        path.write_text(text)
-    named = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", ended.stdout, re.M)
-    return named[1] if named else None
+        os._exit(0)
+
+
+def results():
+    """What was found of each change, by name."""
+    said = [
+        json.loads(path.read_text() or "{}")
+        for path in sorted((BUILD / "found").glob("*.json"))
+    ]
+    return {each["change"]: each for each in said if "found" in each and each["of"]}
+
+
+def smallest(found):
+    """Few test functions that find every change: greedily, the laws first."""
+    by_test = collections.defaultdict(set)
+    for change, each in found.items():
+        for test in each["found"]:
+            by_test[test.split("[")[0]].add(change)
+    left = {change for change, each in found.items() if each["found"]}
+    chosen = []
+    while left:
+        test = max(
+            sorted(by_test),
+            key=lambda test: (
+                (is_law(test), len(by_test[test] & left))
+                if by_test[test] & left
+                else (False, 0)
+            ),
+        )
+        chosen.append((test, sorted(by_test[test] & left)))
+        left -= by_test[test]
+    return chosen
+
+
+def table():
+    """Writes which test finds which change, and says what no test finds."""
+    found = results()
+    with TABLE.open("w", encoding="utf-8", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(("test", "fault"))
+        for test, changes in smallest(found):
+            lines.writerows((test, change) for change in changes)
+    missed = [change for change, each in found.items() if not each["found"]]
+    print(*(f"missed: {change}" for change in missed), sep="\n")
+    print(f"{len(found)} mutations, {len(missed)} missed; see {TABLE.name}")
+    return len(missed)
+
+
+def main(commands):
+    """Records, if there is no recording yet; runs; writes the table."""
+    for command in commands or ["record", "run", "table"]:
+        if command == "record" and not commands and (BUILD / "coverage").exists():
+            continue
+        missed = {"record": record, "run": run, "table": table}[command]()
+    return missed
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

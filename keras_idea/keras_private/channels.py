@@ -130,8 +130,11 @@ def tell_shapes(model: keras.layers.Layer, recording: Recording) -> None:
 def _renewed(
     layer: Any, shapes: dict[str, Any], args: Iterable[Any], named: dict[str, Any]
 ) -> dict[str, Any]:
+    signature = inspect.signature(layer.call)
+    # A model hands on `training` also to layers that do not take it.
+    named = {name: value for name, value in named.items() if name != "training"}
     try:
-        given = inspect.signature(layer.call).bind(*args, **named).arguments
+        given = signature.bind(*args, **named).arguments
     except TypeError:  # a call of another signature
         return shapes
     values = list(given.values())

@@ -5,7 +5,7 @@ import collections
 import numpy as np
 import pytest
 
-from keras_idea.elastic.draw import draw, draws
+from keras_idea.elastic.draw import draw
 
 NAMES = ["small", "medium"]
 
@@ -27,19 +27,3 @@ def test_by_probabilities():
         assert counts[name] / 4000 == pytest.approx(share, abs=4 * deviation)
     assert drawn[123] == draw(odds, NAMES, 0, 123)[0]
     assert drawn != [draw(odds, NAMES, 1, step)[0] for step in range(4000)]
-
-
-def test_sandwich():
-    names = [*NAMES, "large"]
-    drawn = {draw("sandwich", names, 0, step) for step in range(50)}
-    assert drawn == {("full", "small", "medium"), ("full", "small", "large")}
-    assert draw("sandwich", ["small"], 0, 3) == ("full", "small")
-
-
-@pytest.mark.parametrize("names", [["small"], NAMES, [*NAMES, "large"]])
-@pytest.mark.parametrize("sample", ["turn", "sandwich", "odds"])
-def test_all_that_may_be_drawn(names, sample):
-    if sample == "odds":
-        sample = {name: 1 / (1 + len(names)) for name in ["full", *names]}
-    seen = {draw(sample, names, 0, step) for step in range(100)}
-    assert seen == set(draws(sample, names))

@@ -3,9 +3,6 @@
 import ast
 import builtins
 
-import pytest
-
-from keras_idea import errors
 from tests.support import ROOT
 
 PACKAGE = ROOT / "keras_idea"
@@ -41,12 +38,3 @@ def test_none_beside_the_root():
         if (names := set(raised(path)))
     }
     assert found == OTHERS
-
-
-@pytest.mark.parametrize(
-    "error, of_python",
-    [(errors.ArgumentError, ValueError), (errors.PruningStopped, RuntimeError)],
-)
-def test_what_keras_s_users_catch_holds_them_too(error, of_python):
-    assert issubclass(error, errors.KerasIdeaError)
-    assert issubclass(error, of_python)

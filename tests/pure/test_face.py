@@ -3,7 +3,6 @@
 import importlib
 import inspect
 
-import keras_idea as ki
 from tests.support import SUPPORT
 
 FACE = SUPPORT / "face.txt"
@@ -52,15 +51,6 @@ def face():
 def test_every_public_name():
     """After a change that is meant: python -m tests.pure.test_face > the file."""
     assert "\n".join(face()) + "\n" == FACE.read_text()
-
-
-def test_what_a_pruning_method_is_written_with():
-    assert {"Decision", "Job", "Method", "Probe"} <= set(ki.methods.__all__)
-    assert isinstance(ki.FFN.width, property)
-
-
-def test_one_root_of_all_errors():
-    assert issubclass(ki.data.TextError, ki.KerasIdeaError)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import keras
+import pytest
 
 from tests.support import ROOT
 
@@ -231,37 +232,6 @@ def test_the_guard_sees_secrets(tmp_path):
     assert not list(secrets(path))
 
 
-def test_keras_private_imports_only_ground_modules():
-    for path in (PACKAGE / "keras_private").glob("*.py"):
-        own = [m for m in imported_modules(path) if m.startswith("keras_idea.")]
-        floors = {module.split(".")[1] for module in own}
-        assert floors <= {"keras_private", "errors", "validation"}, path.name
-
-
-def test_few_files_import_a_backend():
-    backends = {"jax", "tensorflow", "torch"}
-    naming = {
-        str(path.relative_to(PACKAGE))
-        for path in FILES
-        if {module.split(".")[0] for module in imported_modules(path)} & backends
-    }
-    # What keras.ops cannot: to free a variable's memory, to step out of a function that
-    # tensorflow traces, or of one of its replicas, to join jax's processes, to ask
-    # its compiler ahead, to compute in place where nothing is compiled, and to
-    # have products of float32.
-    assert naming == {
-        "callbacks/prune/compile_ahead.py",
-        "keras_private/train_step.py",
-        "keras_private/float32_products.py",
-        "keras_private/mask_torch.py",
-        "processes.py",
-        "step/replicas.py",
-        "surgery/narrow_in_place.py",
-        "step/row_ops_torch.py",
-        "step/train_function.py",
-    }
-
-
 def run(code):
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
@@ -270,6 +240,7 @@ def run(code):
     return result.stdout.split()
 
 
+@pytest.mark.daily()
 def test_importing_has_no_side_effects_and_stays_small():
     """Nothing of the command line's (matplotlib, rich) and no other backend."""
     code = """

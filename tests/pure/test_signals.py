@@ -58,35 +58,6 @@ def test_each_signal_is_answered_in_turn():
     assert heard == [signal.SIGTERM]
 
 
-def test_one_that_python_does_not_answer_is_left_alone():
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    with held_back():
-        interrupt(signal.SIGTERM)
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
-
-
-def test_an_error_of_the_block_is_told_too():
-    with pytest.raises(KeyboardInterrupt) as raised, held_back():
-        interrupt()
-        raise MemoryError
-    assert isinstance(raised.value.__context__, MemoryError)
-
-
-def test_as_a_decorator_it_holds_back_each_call():
-    @held_back()
-    def act(done):
-        interrupt()
-        done.append("whole")
-        return "given"
-
-    for _ in range(2):
-        done = []
-        with pytest.raises(KeyboardInterrupt):
-            act(done)
-        assert done == ["whole"]
-
-
 def test_in_another_thread_nothing_is_held_back():
     """Python answers signals in the main thread alone, and only it may set answers."""
     seen = []

@@ -30,7 +30,7 @@ LIMITS = {
     "keras_idea/shapes": 1_840,
     "keras_idea/step": 1_140,
     "keras_idea/surgery": 2_950,
-    "tests/backend": 1_660,
+    "tests/backend": 1_130,
     "tests/laws": 20_900,
     "tests/product": 11_810,
     "tests/pure": 6_100,

@@ -8,7 +8,6 @@ import numpy as np
 
 import keras_idea as ki
 from tests.support.helpers import to_numpy
-from tests.support.hub_gradients import sliced
 from tests.support.masks import prune_by_hand
 
 
@@ -46,26 +45,6 @@ def step(model, data):
         for variable in model.variables:
             variable.value.grad = None
     return model.fit(*data, **FIT).history["loss"]
-
-
-def compare_after_a_step(masked, narrow, data, packing=""):
-    """Pairs (sliced variable of the masked model, variable of the narrow one)."""
-    # Before: stale moments may give pruned neurons weights.
-    kept = {
-        id(cut.variable): ffn.kept_neurons()
-        for ffn in ki.find_ffns(masked)
-        for cut in ffn.cuts()
-    }
-    losses = [step(model, data) for model in (masked, narrow)]
-    np.testing.assert_allclose(*losses, rtol=1e-6)
-    pairs = []
-    for old, new in zip(masked.variables, narrow.variables, strict=True):
-        value = to_numpy(old)
-        for axis, (a, b) in enumerate(zip(old.shape, new.shape, strict=True)):
-            if a != b:
-                value = sliced(value, kept[id(old)], axis, packing)
-        pairs.append((value, to_numpy(new)))
-    return pairs
 
 
 def prune_at_random(model, target, seed=0):

@@ -1,14 +1,10 @@
 """Keras's optimizers, each with options that give it further state."""
 
 import keras
-import pytest
 
 import keras_idea as ki
 
 o = keras.optimizers
-needs_several = pytest.mark.skipif(
-    not hasattr(o, "MultiOptimizer"), reason="Keras 3.15 brought it"
-)
 OPTIMIZERS = {
     "sgd": lambda: o.SGD(0.01),
     "momentum": lambda: o.SGD(0.01, momentum=0.9, nesterov=True),

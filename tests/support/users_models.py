@@ -183,21 +183,6 @@ def lora_removed():
     return model
 
 
-#: Model -> the widths of what can be pruned in it, in its order.
-USERS_MODELS = {
-    text_classifier: [WIDTH, 10],
-    miniature_gpt: [WIDTH],
-    vision_transformer: [WIDTH, WIDTH, 10],
-    mlp: [WIDTH, 7],
-    sequential: [WIDTH],
-    blocks_in_a_list: [WIDTH, WIDTH, WIDTH],
-    shared_blocks: [WIDTH, WIDTH],
-    batch_norm_inside: [WIDTH, 6],
-    two_towers: [WIDTH, WIDTH],
-    lora_removed: [24, 24],
-}
-
-
 def inputs_of(model, rng, size=3):
     """Random inputs for one of these models."""
     if isinstance(model, Stack):
@@ -214,13 +199,3 @@ def inputs_of(model, rng, size=3):
     sequential = isinstance(model, keras.Sequential)
     given = model.inputs[0] if sequential else model.input
     return keras.tree.map_structure(values, given)
-
-
-def outputs_like(model, x, rng):
-    """Random targets: a list, of as many as the model has outputs."""
-    few = keras.tree.map_structure(lambda array: array[:2], x)
-    size = len(keras.tree.flatten(x)[0])
-    return [
-        rng.normal(size=(size, *output.shape[1:])).astype("float32")
-        for output in keras.tree.flatten(model(few))
-    ]

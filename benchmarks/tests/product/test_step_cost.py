@@ -34,6 +34,7 @@ NOT_COMPILED = pytest.mark.skipif(
 )
 
 
+@pytest.mark.daily()
 def test_steps_that_prune_are_timed():
     turns = Turns()
     timed = step_cost.measure_steps("decoder", TINY, "auto", on_turn=turns)
@@ -41,6 +42,7 @@ def test_steps_that_prune_are_timed():
     assert all(len(seconds) == 2 for seconds in timed["seconds per step"].values())
 
 
+@pytest.mark.daily()
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -5,7 +5,9 @@ import pytest
 from benchmarks import families
 
 
-@pytest.mark.parametrize("kind", ["neurons", "kv_groups"])
+@pytest.mark.parametrize(
+    "kind", ["neurons", pytest.param("kv_groups", marks=pytest.mark.daily())]
+)
 def test_a_family_is_measured(kind, tmp_path):
     found = families.cells("llama", tmp_path, kind)
     assert tuple(sorted(found)) == tuple(sorted(families.COLUMNS))

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 
-import keras
 import pytest
 
 RUN = """
@@ -103,7 +102,7 @@ else:
 """
 
 
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras has it on jax only")
+@pytest.mark.daily()
 @pytest.mark.parametrize("script", [RUN, WIDTHS], ids=["pruning", "several widths"])
 def test_four_devices_equal_one(script):
     flags = "--xla_force_host_platform_device_count=4"

@@ -1,10 +1,6 @@
 """A refit's products are in float32, also where a GPU would take TF32."""
 
-import keras
 import numpy as np
-import pytest
-
-pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="it is JAX's")
 
 
 def test_the_gram_matrix_asks_for_float32():

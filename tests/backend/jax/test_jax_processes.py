@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 
-import keras
 import pytest
 
 TALK = """
@@ -24,7 +23,7 @@ assert devices_started()
 """
 
 
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="it is jax's")
+@pytest.mark.daily()
 def test_client_and_place():
     command = [sys.executable, "-c", TALK]
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}

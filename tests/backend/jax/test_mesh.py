@@ -9,19 +9,15 @@ import socket
 import subprocess
 import sys
 
-import keras
 import numpy as np
 import pytest
 
 from keras_idea.callbacks.checkpoint.files import CheckpointFiles
 from keras_idea_cli import main
-from tests import ENDURANCE
 from tests.support import ROOT
 from tests.support.tiny_run import ALONE, TEXT, metrics, with_hub, with_keys
 
-pytestmark = [
-    pytest.mark.skipif(keras.backend.backend() != "jax", reason="meshes are jax's"),
-]
+pytestmark = pytest.mark.daily()
 RUN = (
     with_hub(ALONE, 'hub = "llama3"')
     .replace('["text.txt"]', '["documents.jsonl"]\ncache = "cache"')
@@ -110,16 +106,11 @@ def straight(tmp_path_factory):
     return carry_out(tmp_path_factory.mktemp("straight") / "run")
 
 
-ENDURANCE_ONLY = pytest.mark.skipif(
-    not ENDURANCE, reason="in `make endurance`: the suite has two such runs"
-)
-
-
 @pytest.mark.parametrize(
     "mesh, count, devices",
     [
         ((1, 2), 1, 2),  # KerasHub's own layout
-        pytest.param((2, 2), 2, 2, marks=ENDURANCE_ONLY),
+        ((2, 2), 2, 2),
     ],
 )
 def test_equals_one_process(tmp_path, straight, mesh, count, devices):

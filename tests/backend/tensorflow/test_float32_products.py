@@ -1,11 +1,6 @@
 """A refit's products are in float32, also where a GPU would take TF32."""
 
-import keras
 import pytest
-
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="it is TensorFlow's"
-)
 
 
 @pytest.mark.parametrize("chosen", [True, False])

@@ -5,13 +5,8 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.callbacks.prune.run_checks import has_variables
-from tests.support.gguf_models import with_tokenizer
 from tests.support.helpers import residual_model, to_numpy
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="TensorFlow's own data and files"
-)
 TARGET = 4
 
 
@@ -30,8 +25,8 @@ def fitted(data, compact, optimizer, steps=24):
     return model, model.fit(data, epochs=3, verbose=0, callbacks=[prune]).history
 
 
-@pytest.mark.parametrize("accumulate", [None, 2])
-def test_data_of_unknown_length(data, accumulate):
+@pytest.mark.daily()
+def test_data_of_unknown_length(data, accumulate=2):
     """Where they end Keras counts a step in which nothing is trained; here none."""
     import tensorflow as tf
 
@@ -49,29 +44,16 @@ def test_data_of_unknown_length(data, accumulate):
     assert ki.find_ffns(model)[0].width == TARGET
 
 
-def test_narrowed_on_data_of_unknown_length(data):
-    import tensorflow as tf
-
-    batches = tf.data.Dataset.from_tensor_slices(data).batch(8)
-    _, known = fitted(batches, "end", adamw())
-    model, history = fitted(batches.filter(lambda x, y: True), "end", adamw())
-    assert history["width"] == known["width"] == [11, 4, 4]
-    assert history["loss"][:2] == known["loss"][:2]  # then it is narrow, and Keras's
-    assert ki.find_ffns(model)[0].hidden_dim == TARGET
-
-
-@pytest.mark.parametrize("compact", ["off", "end"])
-@pytest.mark.parametrize("wrapped", [False, True])
-def test_saved_by_tensorflow(data, tmp_path, compact, wrapped):
+@pytest.mark.daily()
+def test_saved_by_tensorflow(data, tmp_path):
     """Its lists and dicts can be saved only if nothing was taken out of them."""
     import tensorflow as tf
 
     optimizer = adamw()
     optimizer.exclude_from_weight_decay(var_names=["head"])
-    if wrapped:
-        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+    optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     batches = tf.data.Dataset.from_tensor_slices(data).batch(8)
-    model, _ = fitted(batches, compact, optimizer)
+    model, _ = fitted(batches, "end", optimizer)
     x = data[0]
     model.export(tmp_path / "exported", verbose=False)
     exported = tf.saved_model.load(tmp_path / "exported")
@@ -92,15 +74,6 @@ def test_saved_by_tensorflow(data, tmp_path, compact, wrapped):
 def test_a_model_that_is_built_in_its_first_step(data):
     model = keras.Sequential([keras.layers.Dense(16), keras.layers.Dense(1)])
     model.compile("adam", "mse")
-    prune = ki.IdeaPruneCallback(4, 1, 2)
-    model.fit(*data, epochs=4, batch_size=16, verbose=0, callbacks=[prune])
-    assert model.layers[0].units == 4
-
-
-def test_a_model_that_is_called_before(data):
-    model = keras.Sequential([keras.layers.Dense(16), keras.layers.Dense(1)])
-    model.compile("adam", "mse")
-    model(data[0][:1])
     prune = ki.IdeaPruneCallback(4, 1, 2)
     model.fit(*data, epochs=4, batch_size=16, verbose=0, callbacks=[prune])
     assert model.layers[0].units == 4
@@ -135,48 +108,6 @@ def test_a_refit_that_the_first_step_begins(data):
         np.testing.assert_allclose(fitted_one, expected, atol=1e-6)
 
 
-class OfADict(InOneStep):
-    """Its own train step takes other data than its `call`."""
-
-    def train_step(self, data):
-        return super().train_step((data["image"], data["label"]))
-
-
-@pytest.mark.filterwarnings("ignore:The config of OfADict")
-def test_a_train_step_that_takes_other_data_than_call(data):
-    import tensorflow as tf
-
-    rows = dict(zip(("image", "label"), data, strict=True))
-    model = OfADict()
-    model.compile("adam", "mse")
-    prune = ki.IdeaPruneCallback(4, 1, 2)
-    batches = tf.data.Dataset.from_tensor_slices(rows).batch(16)
-    model.fit(batches, verbose=0, callbacks=[prune])
-    assert model.up.units == 4
-
-
-class OwnBuild(InOneStep):
-    def build(self, shape):
-        self.up.build(shape)
-        self.down.build((*shape[:-1], 16))
-
-
-class OwnStep(keras.Sequential):
-    def train_step(self, data):
-        return super().train_step(data)
-
-
-@pytest.mark.parametrize(
-    "make", [OwnBuild, lambda: OwnStep(sequential().layers)], ids=["build", "step"]
-)
-def test_what_has_no_weights_before_its_first_step(make, data):
-    model = make()
-    model.compile("adam", "mse")
-    prune = ki.IdeaPruneCallback(4, 1, 2)
-    with pytest.raises(ValueError, match="is built inside its first train step.*Call"):
-        model.fit(*data, verbose=0, callbacks=[prune])
-
-
 def in_a_loop(model, data, prune):
     """`train_on_batch`, by one who calls the hooks."""
     prune.set_model(model)
@@ -194,15 +125,11 @@ def sequential():
     return keras.Sequential([keras.layers.Dense(16), keras.layers.Dense(1)])
 
 
-FIRST = pytest.mark.parametrize("make", [InOneStep, sequential])
-
-
-@FIRST
+@pytest.mark.daily()
 @pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.filterwarnings("ignore:The config of InOneStep")
-def test_a_loop_whose_first_batch_builds_the_model(make, inside, data):
+def test_a_loop_whose_first_batch_builds_the_model(inside, data):
     """Also inside of another model's `fit`."""
-    model = make()
+    model = sequential()
     model.compile("adam", "mse")
     prune = ki.IdeaPruneCallback(4, 1, 2)
     if not inside:
@@ -222,11 +149,9 @@ class Fails(keras.callbacks.Callback):
         raise RuntimeError("It fails.")
 
 
-@FIRST
-@pytest.mark.filterwarnings("ignore:The config of InOneStep")
-def test_a_fit_that_ends_before_its_first_step(make, data):
+def test_a_fit_that_ends_before_its_first_step(data):
     """The next one, without the callback, prunes nothing."""
-    model = make()
+    model = sequential()
     model.compile("adam", "mse")
     with pytest.raises(RuntimeError, match="It fails"):
         model.fit(*data, verbose=0, callbacks=[ki.IdeaPruneCallback(4, 1, 2), Fails()])
@@ -235,31 +160,6 @@ def test_a_fit_that_ends_before_its_first_step(make, data):
     prune = ki.IdeaPruneCallback(4, 5, 2)
     model.fit(*data, epochs=2, verbose=0, callbacks=[prune])
     assert model.layers[0].units == 4
-
-
-class MakesAnew(keras.callbacks.Callback):
-    def on_train_begin(self, logs=None):
-        self.model.make_train_function(force=True)
-
-
-def test_a_train_function_that_another_callback_makes_anew(data):
-    """What was to begin in it does not; that is told, at the latest after an epoch."""
-    model = sequential()
-    model.compile("adam", "mse")
-    prune = ki.IdeaPruneCallback(4, 1, 2)
-    with pytest.raises(RuntimeError, match="Pruning saw no step"):
-        model.fit(*data, epochs=2, verbose=0, callbacks=[prune, MakesAnew()])
-
-
-def test_a_task_begins_before_its_first_step():
-    """Its preprocessor is not built, and never will be."""
-    task = with_tokenizer("llama", "sentencepiece")
-    assert not task.preprocessor.built
-    assert has_variables(task)
-    task.preprocessor = None  # as a run has it; Keras holds it all the same
-    assert has_variables(task)
-    task.backbone.layers[1].built = False
-    assert not has_variables(task)
 
 
 class WithAnother(keras.Model):
@@ -284,6 +184,7 @@ class WithAnother(keras.Model):
         return {"loss": loss}
 
 
+@pytest.mark.daily()
 @pytest.mark.parametrize("built", [False, True])
 def test_another_optimizer(data, built):
     inputs = keras.Input(data[0].shape[1:])
@@ -299,6 +200,7 @@ def test_another_optimizer(data, built):
         model.fit(*data, verbose=0, callbacks=[ki.IdeaPruneCallback(4, 1, 2)])
 
 
+@pytest.mark.daily()
 def test_restored_outside_of_the_scope(data, tmp_path):
     """As `fit` is called: outside of its strategy's scope."""
     import tensorflow as tf

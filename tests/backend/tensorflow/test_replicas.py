@@ -10,6 +10,7 @@ from tests.support.processes import run_script
 X, Y = np.ones((4, 5, 8), "float32"), np.zeros((4, 5, 1), "float32")
 
 
+@pytest.mark.daily()
 @pytest.mark.parametrize("script", ["replicas_script", "elastic_replicas_script"])
 def test_mirrored_strategy(script):
     assert "equal" in run_script(script)

@@ -7,10 +7,6 @@ import pytest
 import keras_idea as ki
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="it is torch's"
-)
-
 
 def by_assign(mask, value):
     mask.assign(value)

@@ -10,6 +10,7 @@ from tests.support.processes import run_script
 X, Y = np.ones((4, 5, 8), "float32"), np.zeros((4, 5, 1), "float32")
 
 
+@pytest.mark.daily()
 def test_distributed_data_parallel():
     assert "equal" in run_script("ddp_script")
 

@@ -1,7 +1,7 @@
-"""A `fit` that begins after the schedule has: the model was trained before.
+"""Models that were trained before: by a plain fit, or by a run that is gone on with.
 
-The first step masks what is due by then, all at once, as the warning says. What is left
-and how it goes on is that of the same fit with compact="off", which cuts nothing out.
+What a schedule wants by then is masked at once, and told. A fraction is one of the
+width at first, or is refused: never of what is left.
 """
 
 import keras
@@ -9,67 +9,91 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.callbacks.prune.run_checks import check_end
-from keras_idea.callbacks.prune.session import Session
+from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import residual_model, set_random_weights, to_numpy
 
-# Behind the 8 steps of the first fit, up to the last of them, and across it.
-SPANS = {"behind": (0, 4), "up to it": (2, 6), "across it": (4, 8), "after": (10, 4)}
-FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}
+FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}  # 8 steps an epoch
 
 
-def trained_twice(data, compact, begin, steps, **settings):
+def trained_twice(data, compact, begin, steps):
     """A first fit without pruning, then one with it; the model and the logs."""
     model = residual_model()
     set_random_weights(model)
     model.compile(keras.optimizers.AdamW(0.01), "mse")
     model.fit(*data, **FIT)
-    prune = ki.IdeaPruneCallback(4, begin, steps, compact=compact, **settings)
-    history = model.fit(*data, epochs=2, callbacks=[prune], **FIT)
+    prune = ki.IdeaPruneCallback(4, begin, steps, compact=compact)
+    with pytest.warns(UserWarning, match="begin_step="):
+        history = model.fit(*data, epochs=2, callbacks=[prune], **FIT)
     return model, history.history
 
 
-@pytest.mark.filterwarnings("ignore:begin_step=")
-@pytest.mark.parametrize("span", SPANS.values(), ids=SPANS.keys())
-@pytest.mark.parametrize("compact", ["end", "progressive"])
-def test_it_prunes_all_the_same(compact, span, data):
-    model, logs = trained_twice(data, compact, *span)
-    masked, expected = trained_twice(data, "off", *span)
-    pairs = zip(ki.find_ffns(model), ki.find_ffns(masked), strict=True)
-    for ffn, other in pairs:
+def test_it_prunes_all_the_same(data):
+    """The schedule lies across the end of the first fit."""
+    model, logs = trained_twice(data, "end", 4, 8)
+    masked, expected = trained_twice(data, "off", 4, 8)
+    for ffn, other in zip(ki.find_ffns(model), ki.find_ffns(masked), strict=True):
         assert (ffn.hidden_dim, ffn.width, other.width) == (4, 4, 4)
         left = np.flatnonzero(to_numpy(other.mask))
         np.testing.assert_array_equal(ffn.original_indices, left)
     np.testing.assert_allclose(logs["loss"], expected["loss"], rtol=1e-5)
     assert logs["width"] == expected["width"] and logs["width"][-1] == 4
-    for one, other in zip(
-        ki.compact(model).weights, ki.compact(masked).weights, strict=True
-    ):
-        np.testing.assert_allclose(to_numpy(one), to_numpy(other), atol=1e-5)
+
+
+def made():
+    model = residual_model(ffn=dense_gated)
+    model.compile(keras.optimizers.Adam(0.01), "mse")
+    return model
+
+
+def half(begin=8):
+    return ki.IdeaPruneCallback(0.5, begin, 16)
+
+
+def widths(model):
+    return [ffn.hidden_dim for ffn in ki.find_ffns(model)]
+
+
+def test_a_run_goes_on_from_a_file(data, tmp_path):
+    """Of Keras's, which does not hold the width at first: refused if it is narrow."""
+    model = made()
+    save = keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.keras")
+    model.fit(*data, epochs=4, callbacks=[half(), save], **FIT)
+    rest = {"epochs": 5, "callbacks": [half()], **FIT}
+    masked = keras.models.load_model(tmp_path / "2.keras")
+    masked.fit(*data, initial_epoch=2, **rest)
+    assert widths(masked) == [8, 6]
+    narrow = keras.models.load_model(tmp_path / "3.keras")
+    with pytest.raises(ValueError, match="nothing says which that was"):
+        narrow.fit(*data, initial_epoch=3, **rest)
+    assert widths(narrow) == [8, 6]
+
+
+def test_a_compact_copy_counts_as_the_model_does(data):
+    """As narrowed in place: 0.5 after 0.5 is the same width."""
+    model = made()
+    model.fit(*data, epochs=4, callbacks=[half()], **FIT)
+    copy = ki.compact(ki.compact(model))
+    for ours, theirs in zip(ki.find_ffns(copy), ki.find_ffns(model), strict=True):
+        assert (ours.hidden_dim, ours.full_dim) == (theirs.width, theirs.full_dim)
+        assert ours.original_indices.tolist() == theirs.original_indices.tolist()
+    copy.compile(keras.optimizers.Adam(0.01), "mse")
+    with pytest.warns(UserWarning, match="Nothing is left to prune"):
+        copy.fit(*data, epochs=4, callbacks=[half()], **FIT)
+    assert widths(copy) == [8, 6]
 
 
 @pytest.mark.filterwarnings("ignore:begin_step=")
-def test_a_method_that_decides_once(data):
-    model, logs = trained_twice(data, "end", 0, 4, method="random")
-    assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [4, 4]
-    assert logs["width"][-1] == 4
+def test_what_is_narrow_can_only_become_narrower(data):
+    model = made()
 
+    def prune(target=None, **arguments):
+        given = [ki.IdeaPruneCallback(target, 2, 3, **arguments)]
+        model.fit(*data, callbacks=given, **FIT)
 
-def test_it_is_told(data):
-    with pytest.warns(UserWarning, match=r"lies before this run's first step \(8\)"):
-        trained_twice(data, "end", 0, 4)
-
-
-def test_what_was_not_pruned_ends_the_run():
-    """The steps went by, and no mask was made."""
-    model = residual_model()
-    model.compile("adamw", "mse")
-    model.optimizer.build(model.trainable_variables)
-    run = Session(
-        ki.methods.get("sensitivity"), [(f, 4) for f in ki.find_ffns(model)], 0, 4, 1
-    )
-    run.begin(model, start=0)
-    check_end(run, 4)
-    with pytest.raises(RuntimeError, match="after step 5 ffn_0 still has 16 neurons"):
-        check_end(run, 5)
-    run.end(model)
+    prune(8)
+    with pytest.raises(ValueError, match="keeps 9 neurons, but ffn_0"):
+        prune(9)
+    with pytest.raises(ValueError, match="target_parameters"):
+        prune(target_parameters=1_000_000)
+    prune(4)
+    assert widths(model) == [4, 4]

@@ -1,8 +1,6 @@
 """Other callbacks beside the pruning one, and fits that end otherwise than planned."""
 
-import copy
 import gc
-import pickle
 import weakref
 
 import keras
@@ -17,7 +15,7 @@ from tests.support.ways_to_train import (
     model_of,
 )
 
-BEGIN, STEPS, TARGET, RATE, LEARNING_RATE = 3, 9, 4, 1024.0, 0.05
+TARGET = 4
 
 
 RESTORING = {
@@ -29,169 +27,17 @@ RESTORING = {
 }
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["before", "behind"])
 @pytest.mark.parametrize("name", RESTORING)
-def test_callbacks_that_restore_are_refused_by_name(name, first, data, tmp_path):
+def test_callbacks_that_restore_are_refused_by_name(name, data, tmp_path):
     model = model_of(ki.PrunableGatedFFN)
     model.compile(keras.optimizers.Adam(0.01, use_ema=True), "mse")
     before = [to_numpy(v) for v in model.variables]
     callbacks = [RESTORING[name](tmp_path), ki.IdeaPruneCallback(TARGET, 2, 6)]
     with pytest.raises(ValueError, match=f"{name}.*puts weights of an earlier step"):
-        model.fit(*data, callbacks=callbacks if first else callbacks[::-1], **FIT)
+        model.fit(*data, callbacks=callbacks, **FIT)
     for old, variable in zip(before, model.variables, strict=True):
         np.testing.assert_array_equal(old, to_numpy(variable))
     assert "apply" not in vars(model.optimizer)
-
-
-def test_callbacks_that_do_not_restore_are_not(data, tmp_path):
-    model = model_of(ki.PrunableGatedFFN)
-    model.compile(keras.optimizers.Adam(0.01), "mse")
-    stop = keras.callbacks.EarlyStopping(monitor="loss", patience=5)
-    best = keras.callbacks.ModelCheckpoint(
-        tmp_path / "{epoch}.keras", monitor="loss", save_best_only=True
-    )
-    prune = ki.IdeaPruneCallback(TARGET, 2, 6)
-    model.fit(*data, epochs=2, callbacks=[stop, best, prune], **FIT)
-    assert ki.find_ffns(model)[0].hidden_dim == TARGET
-    # There is nothing left to prune: a second fit may restore.
-    restore = RESTORING["EarlyStopping"](tmp_path)
-    model.fit(*data, epochs=2, callbacks=[restore, prune], **FIT)
-
-
-@pytest.mark.parametrize(
-    "begin, steps, epoch, first, micro, compact, prune_first",
-    [
-        (2, 5, 0, 0, 1, "end", True),
-        (2, 6, 1, 0, 1, "end", False),
-        (2, 6, 1, 0, 1, "progressive", True),
-        (4, 9, 1, 0, 1, "off", False),
-        (4, 9, 4, 3, 1, "end", True),
-        (2, 6, 2, 0, 2, "end", False),
-    ],
-)
-def test_the_best_weights_may_be_restored_once_pruning_is_done(
-    begin, steps, epoch, first, micro, compact, prune_first, data
-):
-    """From the first epoch that has a batch after it: one earlier is rejected."""
-    best = {}
-
-    class Best(keras.callbacks.Callback):
-        """What is to be restored: the loss only rises, so the first that counts."""
-
-        def on_epoch_end(self, at, logs=None):
-            logs["rises"] = float(at)
-            if at == epoch:
-                best.update(
-                    {v.path: to_numpy(v) for v in self.model.trainable_variables}
-                )
-
-    def fit(start_from_epoch):
-        model = model_of(ki.PrunableGatedFFN)
-        accumulate = {"gradient_accumulation_steps": micro} if micro > 1 else {}
-        model.compile(keras.optimizers.SGD(LEARNING_RATE, **accumulate), "mse")
-        stop = keras.callbacks.EarlyStopping(
-            "rises",
-            patience=2,
-            mode="min",
-            restore_best_weights=True,
-            start_from_epoch=start_from_epoch,
-        )
-        prune = ki.IdeaPruneCallback(TARGET, begin, steps, compact=compact)
-        callbacks = [prune, Best(), stop] if prune_first else [Best(), stop, prune]
-        span = {"initial_epoch": first, "epochs": epoch + 4}
-        model.fit(*data, callbacks=callbacks, **span, **FIT)
-        return model
-
-    if epoch > first:
-        with pytest.raises(ValueError, match=f"Set start_from_epoch={epoch}"):
-            fit(epoch - 1)
-        best.clear()
-    model = fit(epoch)
-    (ffn,) = ki.find_ffns(model)
-    assert ffn.width == TARGET
-    assert ffn.hidden_dim == (16 if compact == "off" else TARGET)
-    for variable in model.trainable_variables:
-        np.testing.assert_array_equal(to_numpy(variable), best[variable.path])
-
-
-@pytest.mark.parametrize("compact", ["end", "progressive", "off"])
-@pytest.mark.parametrize("prune_first", [True, False])
-def test_wide_weights_that_are_kept_end_the_run(prune_first, compact, data):
-    """Loss scaling skips steps, so that pruning ends later than was to be expected."""
-    x, y = data[0], data[1].copy()
-    y[:32] = np.nan  # half of the batches
-    model = model_of(ki.PrunableGatedFFN)
-    inner = keras.optimizers.SGD(LEARNING_RATE)
-    model.compile(keras.optimizers.LossScaleOptimizer(inner, initial_scale=4.0), "mse")
-    rises = keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: logs.update(rises=float(epoch))
-    )
-    stop = keras.callbacks.EarlyStopping(
-        "rises", mode="min", restore_best_weights=True, start_from_epoch=1
-    )
-    prune = ki.IdeaPruneCallback(TARGET, 2, 10, compact=compact)
-    callbacks = [prune, rises, stop] if prune_first else [rises, stop, prune]
-    with pytest.raises(ValueError, match="Set a later start_from_epoch"):
-        model.fit(x, y, epochs=4, callbacks=callbacks, **FIT)
-    assert "apply" not in vars(inner)
-
-
-def test_a_fit_of_ones_own_may_have_no_initial_epoch(data):
-    class Own(keras.Model):
-        def fit(self, x, y, callbacks, initial_epoch=None):
-            callbacks = keras.callbacks.CallbackList(
-                callbacks, model=self, epochs=1, steps=8, verbose=0
-            )
-            callbacks.on_train_begin()
-            callbacks.on_epoch_begin(0)
-            for batch in range(8):
-                callbacks.on_train_batch_begin(batch)
-                rows = slice(8 * batch, 8 * batch + 8)
-                self.train_on_batch(x[rows], y[rows])
-                callbacks.on_train_batch_end(batch)
-            callbacks.on_epoch_end(0)
-            callbacks.on_train_end()
-
-    plain = model_of(ki.PrunableGatedFFN)
-    model = Own(plain.inputs, plain.outputs)
-    model.compile("sgd", "mse")
-    model.fit(*data, [ki.IdeaPruneCallback(TARGET, 2, 6)])
-    assert ki.find_ffns(model)[0].hidden_dim == TARGET
-
-
-@pytest.mark.parametrize(
-    "copied", [copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))]
-)
-def test_a_callback_is_copied_after_a_fit(copied, data):
-    prune = ki.IdeaPruneCallback(TARGET, 2, 6, method="random", compact="off")
-    for _ in range(2):
-        model = model_of(ki.PrunableGatedFFN)
-        model.compile("adam", "mse")
-        model.fit(*data, callbacks=[prune], **FIT)
-        assert ki.find_ffns(model)[0].width == TARGET
-        settings = {k: v for k, v in vars(prune).items() if isinstance(v, (int, str))}
-        prune = copied(prune)
-        kept = {k: v for k, v in vars(prune).items() if isinstance(v, (int, str))}
-        assert {k: kept[k] for k in kept} == {k: settings[k] for k in kept}
-
-
-@pytest.mark.parametrize("first", [True, False], ids=["before", "behind"])
-def test_the_learning_rate_of_another_callback_is_told(first, data):
-    told = []
-
-    class Tell(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            told.append(logs["learning_rate"])
-
-    model = model_of(ki.PrunableGatedFFN)
-    model.compile(keras.optimizers.SGD(0.5), "mse")
-    rates = [0.1, 0.02, 0.003]
-    setter = keras.callbacks.LearningRateScheduler(lambda epoch, _: rates[epoch])
-    prune = ki.IdeaPruneCallback(TARGET, 2, 6)
-    callbacks = [setter, prune] if first else [prune, setter]
-    history = model.fit(*data, epochs=3, callbacks=[*callbacks, Tell()], **FIT).history
-    np.testing.assert_allclose(history["learning_rate"], rates, rtol=1e-6)
-    np.testing.assert_allclose(told, np.repeat(rates, 8), rtol=1e-6)
 
 
 class Fail(keras.callbacks.Callback):
@@ -236,31 +82,3 @@ def test_a_model_whose_fit_failed_is_freed(pruned, data):
     del model, elastic
     gc.collect()
     assert [reference() for reference in held] == [None, None]
-
-
-def test_a_fit_that_failed_and_another_optimizer(data):
-    """What the failed fit has pruned stays pruned."""
-    model = failed(data, ki.IdeaPruneCallback(TARGET, 1, 8))
-    (ffn,) = ki.find_ffns(model)
-    kept = ffn.kept_neurons()
-    assert TARGET < len(kept) < 16
-    model.compile("adam", "mse")
-    gc.collect()
-    model.fit(*data, callbacks=[ki.IdeaPruneCallback(TARGET, 0, 8)], **FIT)
-    (ffn,) = ki.find_ffns(model)
-    assert ffn.hidden_dim == TARGET and set(ffn.original_indices) <= set(kept)
-
-
-def test_the_logs_of_an_epoch_are_those_of_the_layers(data):
-    """A mask that somebody else made narrower is told as it is."""
-
-    class Kill(keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch, logs=None):
-            (ffn,) = ki.find_ffns(self.model)
-            ffn.mask.assign(np.float32(np.arange(16) < 6))
-
-    model = model_of(ki.PrunableGatedFFN)
-    model.compile("sgd", "mse")
-    prune = ki.IdeaPruneCallback(TARGET, 12, 2)
-    history = model.fit(*data, epochs=2, callbacks=[Kill(), prune], **FIT).history
-    assert history["width"] == [6, 4]

@@ -21,14 +21,6 @@ def guide():
     return runpy.run_path(str(GUIDES / "your_own_training_loop.py"))
 
 
-def test_the_guide_ends_as_fit_does(guide, capsys):
-    for model in guide["models"]:
-        guide["compare"]("a loop", model)
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == 2 and all(float(line.split()[-1]) < 1e-5 for line in said)
-    assert [f.hidden_dim for f in ki.find_ffns(guide["models"][1])] == [16]
-
-
 def new_model():
     model = residual_model()
     set_random_weights(model)
@@ -59,8 +51,9 @@ def by_loop(guide, name, data, compact):
     return model
 
 
-@pytest.mark.parametrize("compact", ["end", "progressive", "off"])
-@pytest.mark.parametrize("name", ["train_on_batch", "by hand"])
+@pytest.mark.parametrize(
+    "name, compact", [("train_on_batch", "progressive"), ("by hand", "end")]
+)
 def test_a_loop_ends_as_fit_does(guide, name, compact, data):
     model, expected = by_loop(guide, name, data, compact), by_fit(data, compact)
     widths = [(f.hidden_dim, f.width) for f in ki.find_ffns(model)]
@@ -77,34 +70,3 @@ def test_a_loop_ends_as_fit_does(guide, name, compact, data):
     # Afterwards nothing is left of it.
     assert "apply" not in vars(model.optimizer)
     assert len(model.optimizer.variables) == len(expected.optimizer.variables)
-
-
-def test_a_loop_that_calls_the_hooks_of_batches_alone(data):
-    """Its batches begin anew with every round, and nobody says so."""
-    x, y = data
-    model = new_model()
-    model.compile(keras.optimizers.AdamW(0.01), "mse")
-    widths = []
-
-    class Widths(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            widths.append(logs["width"])
-
-    prune = ki.IdeaPruneCallback(**SETTINGS)
-    callbacks = keras.callbacks.CallbackList([prune, Widths()], model=model)
-    callbacks.on_train_begin()
-    for _ in range(3):
-        for step in range(8):
-            callbacks.on_train_batch_begin(step)
-            rows = slice(8 * step, 8 * step + 8)
-            logs = model.train_on_batch(x[rows], y[rows], return_dict=True)
-            callbacks.on_train_batch_end(step, logs)
-    callbacks.on_train_end()
-    schedules = [ki.CubicWidth(full, 4, 3, 12) for full in (16, 12)]
-    due = [np.mean([s(step) for s in schedules]) for step in range(1, 25)]
-    np.testing.assert_array_equal(widths, due)
-    expected = by_fit(data, "end")
-    for one, other in zip(
-        model.trainable_variables, expected.trainable_variables, strict=True
-    ):
-        np.testing.assert_allclose(to_numpy(one), to_numpy(other), atol=1e-5)

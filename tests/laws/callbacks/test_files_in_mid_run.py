@@ -1,4 +1,4 @@
-"""A model that is saved, traced, cloned or built in the middle of pruning."""
+"""A model that is saved in the middle of pruning, and files of another width."""
 
 import keras
 import numpy as np
@@ -7,12 +7,11 @@ import pytest
 import keras_idea as ki
 from tests.support.helpers import to_numpy
 from tests.support.ways_to_train import (
-    BACKEND,
     FIT,
     model_of,
 )
 
-BEGIN, STEPS, TARGET, RATE, LEARNING_RATE = 3, 9, 4, 1024.0, 0.05
+BEGIN, STEPS, TARGET = 3, 9, 4
 
 
 @pytest.mark.parametrize("end", [".keras", ".weights.h5"])
@@ -75,73 +74,3 @@ def test_files_of_another_width(data, tmp_path):
     model_of(ki.GatedFFN).save_weights(plain)
     with pytest.raises(ValueError, match="nothing of 'ffn'.*PrunableGatedFFN"):
         model_of(ki.PrunableGatedFFN).load_weights(plain)
-
-
-def test_weights_go_into_a_clone(data):
-    """A model narrowed in `fit`, cloned: it has the same variables, and is as plain."""
-    model = model_of(ki.PrunableGatedFFN)
-    model.compile("adam", "mse")
-    model.fit(*data, callbacks=[ki.IdeaPruneCallback(TARGET, 2, 6)], **FIT)
-    clone = keras.models.clone_model(model)
-    clone.set_weights(model.get_weights())
-    outputs = [m.predict(data[0], verbose=0) for m in (model, clone)]
-    np.testing.assert_array_equal(*outputs)
-
-
-class Counted(keras.layers.Layer):
-    """Counts how often it is traced."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls = []
-
-    def call(self, x):
-        self.calls.append(1)
-        return x
-
-
-@pytest.mark.skipif(BACKEND == "torch", reason="traces nothing: it runs eagerly")
-def test_fits_that_do_not_finish_are_traced_once(data):
-    counted = Counted()
-    inputs = keras.Input((5, 8))
-    x = inputs + ki.PrunableGatedFFN(16)(counted(inputs))
-    model = keras.Model(inputs, keras.layers.Dense(1)(x))
-    model.compile("adam", "mse")
-    prune = ki.IdeaPruneCallback(TARGET, 90, 2)
-    found = []
-    for _ in range(4):
-        model.fit(*data, epochs=12, callbacks=[prune, _StopAfter(8)], **FIT)
-        model.fit(*data, epochs=1, **FIT)  # without it too
-        found.append(len(counted.calls))
-    assert found == found[:1] * 4
-
-
-def test_a_second_schedule_is_not_the_first_one_s_trace(data):
-    """Two callbacks of one structure: jax takes equal functions for the same one."""
-    model = model_of(ki.PrunableGatedFFN)
-    model.compile("adam", "mse")
-    first = ki.IdeaPruneCallback(8, 2, 4, compact="off")
-    second = ki.IdeaPruneCallback(3, 9, 4, compact="off")
-    for prune, width in ((first, 8), (second, 3)):
-        history = model.fit(*data, epochs=1, callbacks=[prune], **FIT).history
-        assert history["width"] == [width] == [ki.find_ffns(model)[0].width]
-
-
-def test_a_model_that_its_first_step_builds(data):
-    """On tensorflow alone `fit` builds a model by tracing; its first step counts."""
-    results = []
-    for inputs in ([keras.Input((5, 8))], []):
-        keras.utils.set_random_seed(0)
-        layers = [ki.PrunableGatedFFN(16), keras.layers.Dense(1)]
-        model = keras.Sequential([*inputs, *layers])
-        model.compile(keras.optimizers.SGD(LEARNING_RATE), "mse")
-        prune = ki.IdeaPruneCallback(TARGET, 0, 4)
-        history = model.fit(*data, epochs=2, callbacks=[prune], **FIT).history
-        (ffn,) = ki.find_ffns(model)
-        assert history["width"] == [TARGET, TARGET] and ffn.hidden_dim == TARGET
-        results.append([ffn.original_indices, to_numpy(ffn.scores), history["loss"]])
-        model.fit(*data, epochs=1, **FIT)
-        assert "apply" not in vars(model.optimizer)
-    np.testing.assert_array_equal(results[0][0], results[1][0])
-    for one, other in zip(*results, strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)

@@ -65,34 +65,8 @@ def part_of_run(folder, data, callbacks, kill_at=None, make=made):
     return rates, model, checkpoint
 
 
-def assert_equal_however_it_is_killed(tmp_path, data, callbacks, make=made):
-    """Killed after each epoch in turn, and once after every single one."""
-    straight = part_of_run(tmp_path / "straight", data, callbacks, make=make)
-    rates, model, checkpoint = straight
-    done = len(checkpoint.history["loss"])
-    for kills in ([2], [done - 1], range(1, done + 1)):
-        folder = tmp_path / f"killed-{len(kills)}-{kills[0]}"
-        found = {}
-        for kill in (*kills, None):
-            part, resumed, last = part_of_run(folder, data, callbacks, kill, make)
-            found |= part
-        assert found == rates
-        assert last.history == checkpoint.history
-        variables = [*resumed.variables, *resumed.optimizer.variables]
-        others = [*model.variables, *model.optimizer.variables]
-        for ours, theirs in zip(variables, others, strict=True):
-            np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
-    return straight
-
-
 def watching(kind, **arguments):
     return kind(monitor="score", mode="min", **arguments)
-
-
-def plateau():
-    return watching(
-        keras.callbacks.ReduceLROnPlateau, factor=0.5, patience=2, cooldown=1
-    )
 
 
 def stopping(patience=3, **arguments):
@@ -101,113 +75,23 @@ def stopping(patience=3, **arguments):
 
 
 @pytest.mark.filterwarnings("error::UserWarning")
-class TestEqual:
-    def test_reduce_lr_on_plateau(self, data, tmp_path):
-        rates, *_ = assert_equal_however_it_is_killed(
-            tmp_path, data, lambda: [plateau()]
-        )
-        assert len(set(rates.values())) == 3
+def test_a_resumed_run_equals_the_straight_one(data, tmp_path):
+    """Patience and the best score are counted across the kill, beside pruning."""
 
-    def test_early_stopping(self, data, tmp_path):
-        """Patience is counted across the kill; what it has ended stays ended."""
-        rates, *_ = assert_equal_however_it_is_killed(
-            tmp_path, data, lambda: [stopping()]
-        )
-        assert len(rates) == BEST + 3 < EPOCHS
+    def callbacks():
+        kind = keras.callbacks.ReduceLROnPlateau
+        plateau = watching(kind, factor=0.5, patience=2, cooldown=1)
+        return [ki.IdeaPruneCallback(4, 4, 9), plateau, stopping()]
 
-    def test_early_stopping_with_the_best_weights(self, data, tmp_path):
-        assert_equal_however_it_is_killed(
-            tmp_path, data, lambda: [stopping(restore_best_weights=True)]
-        )
-
-    def test_the_best_model_only(self, data, tmp_path):
-        """A resumed run does not overwrite it with a worse one."""
-
-        def callbacks(path):
-            kind = keras.callbacks.ModelCheckpoint
-            best = {"save_best_only": True, "save_weights_only": True}
-            return [watching(kind, filepath=path, **best)]
-
-        kept = []
-        for name, kills in (("straight", [None]), ("killed", [BEST, None])):
-            path = tmp_path / f"{name}.weights.h5"
-            for kill in kills:
-                _, model, _ = part_of_run(
-                    tmp_path / name, data, lambda path=path: callbacks(path), kill
-                )
-            model.load_weights(path)
-            kept.append([to_numpy(v) for v in model.variables])
-        for ours, theirs in zip(*kept, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
-
-    def test_every_few_batches(self, data, tmp_path):
-        """A model saved each sixth batch, of four an epoch, is saved at the same."""
-        steps = {}
-        for name, kills in (("straight", [None]), ("killed", [1, 3, None])):
-            folder = tmp_path / f"{name}-models"
-            path = folder / "{epoch}.weights.h5"
-            saving = {"save_weights_only": True, "save_freq": 6}
-            for kill in kills:
-                part_of_run(
-                    tmp_path / name,
-                    data,
-                    lambda: [keras.callbacks.ModelCheckpoint(path, **saving)],  # noqa: B023
-                    kill,
-                )
-            steps[name] = sorted(path.name for path in folder.iterdir())
-        assert steps["killed"] == steps["straight"] and len(steps["straight"]) == 6
-
-    def test_a_schedule_by_epoch_and_rate(self, data, tmp_path):
-        rates, *_ = assert_equal_however_it_is_killed(
-            tmp_path,
-            data,
-            lambda: [
-                keras.callbacks.LearningRateScheduler(
-                    lambda epoch, rate: rate * 0.8 if epoch % 2 else rate
-                )
-            ],
-        )
-        assert len(set(rates.values())) == 5
-
-    def test_averaged_weights(self, data, tmp_path):
-        """They are in the model when it is saved, and are taken out again."""
-        assert_equal_however_it_is_killed(
-            tmp_path,
-            data,
-            lambda: [keras.callbacks.SwapEMAWeights(swap_on_epoch=True)],
-            lambda: made(use_ema=True, ema_momentum=0.9),
-        )
-
-    def test_several_and_pruning(self, data, tmp_path):
-        assert_equal_however_it_is_killed(
-            tmp_path,
-            data,
-            lambda: [ki.IdeaPruneCallback(4, 4, 9), plateau(), stopping()],
-        )
-
-
-def test_more_patience_takes_a_stopped_run_further(data, tmp_path):
-    _, _, first = part_of_run(tmp_path, data, lambda: [stopping()])
-    stopped = len(first.history["loss"])
-    rates, _, second = part_of_run(tmp_path, data, lambda: [stopping(99)])
-    assert list(rates) == [*range(stopped, EPOCHS)]
-    assert len(second.history["loss"]) == EPOCHS
-
-
-def test_the_next_fit_of_a_stopped_model_trains(data, tmp_path):
-    """That none was trained holds for the one `fit` that resumed."""
-    for _ in range(2):
-        rates, model, checkpoint = part_of_run(tmp_path, data, lambda: [stopping()])
-    assert rates == {}
-    callbacks = [Rates(rates), stopping(), checkpoint]
-    model.fit(*data, epochs=2, verbose=0, callbacks=callbacks)
-    assert list(rates) == [0, 1]
-
-
-def test_other_callbacks_than_before_are_told_of(data, tmp_path):
-    part_of_run(tmp_path, data, lambda: [stopping()], kill_at=2)
-    with pytest.warns(UserWarning, match=r"LROnPlateau of val_loss'\], and .*'EarlySt"):
-        part_of_run(tmp_path, data, lambda: [keras.callbacks.ReduceLROnPlateau()], 3)
+    rates, model, checkpoint = part_of_run(tmp_path / "straight", data, callbacks)
+    assert len(rates) == BEST + 3 < EPOCHS and len(set(rates.values())) > 1
+    found = {}
+    for kill in (2, 6, None):
+        part, resumed, last = part_of_run(tmp_path / "parts", data, callbacks, kill)
+        found |= part
+    assert found == rates and last.history == checkpoint.history
+    for ours, theirs in zip(resumed.variables, model.variables, strict=True):
+        np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
 
 
 def test_what_was_best_of_another_metric_is_not_taken(data, tmp_path):
@@ -238,17 +122,3 @@ def test_rejected_before_a_step(data, tmp_path, behind, message):
     with pytest.raises(ValueError, match=message):
         model.fit(*data, verbose=0, callbacks=[ki.Checkpoint(tmp_path), behind()])
     assert model.optimizer.iterations == 0
-
-
-def test_a_stateful_callback_behind_it_is_rejected(data, tmp_path):
-    class Counter(keras.callbacks.Callback):
-        def get_state(self):
-            return {}
-
-        def set_state(self, state):
-            pass
-
-    counter, model = Counter(), made()
-    checkpoint = ki.Checkpoint(tmp_path, stateful={"counter": counter})
-    with pytest.raises(ValueError, match="saves the state of Counter, so it must come"):
-        model.fit(*data, verbose=0, callbacks=[checkpoint, counter])

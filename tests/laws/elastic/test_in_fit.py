@@ -1,4 +1,4 @@
-"""An elastic run from its begin to its end: sorting, logs, kills, teachers."""
+"""An elastic run from its begin to its end: sorting, logs, kills."""
 
 import keras
 import numpy as np
@@ -36,22 +36,6 @@ def test_neurons_are_sorted_once_and_the_model_computes_the_same():
         np.testing.assert_allclose(got, want, atol=1e-6)
 
 
-def test_the_most_important_come_first():
-    """Their |gradient * weight| of the one step before, by NumPy."""
-    x, y = data(8)
-    model = classifier(keras.optimizers.SGD(1.0))
-    before = arrays(model.trainable_variables)
-    model.fit(x, y, **FIT)
-    after = arrays(model.trainable_variables)
-    sizes = [np.abs((b - a) * b) for a, b in zip(after, before, strict=True)]
-    importance = np.maximum(sizes[0].mean(0), sizes[1].mean(1))
-    model = classifier(keras.optimizers.SGD(1.0))
-    elastic = ki.ElasticCallback({"small": 4}, begin_step=1)
-    model.fit(x, y, epochs=2, callbacks=[elastic], **FIT)
-    (ffn,) = ki.find_ffns(model)
-    np.testing.assert_array_equal(ffn.original_indices, np.argsort(-importance))
-
-
 def test_logs_of_each_width():
     """With a rate of 0, the losses of the steps are those of the narrow models."""
     x, y = data(36)  # whose last batch is of 4
@@ -76,24 +60,10 @@ def test_logs_of_each_width():
         assert history[f"val_{name}accuracy"] == pytest.approx([accuracy, accuracy])
 
 
-def test_held_out_data_that_come_once():
-    x, y = data()
-    model = classifier("sgd")
-
-    def forever():
-        while True:
-            yield x[:8], y[:8]
-
-    given = {"validation_data": forever(), "validation_steps": 1}
-    with pytest.warns(UserWarning, match="it is a generator"):
-        history = model.fit(
-            x, y, callbacks=[ki.ElasticCallback(WIDTHS)], **given, **FIT
-        ).history
-    assert "val_loss" in history and "val_small_loss" not in history
-
-
-@pytest.mark.parametrize("begin_step", [0, 4, 7])
-@pytest.mark.parametrize("sample", ["turn", {"small": 0.3, "medium": 0.3, "full": 0.4}])
+@pytest.mark.parametrize(
+    "begin_step, sample",
+    [(4, "turn"), (7, {"small": 0.3, "medium": 0.3, "full": 0.4})],
+)
 def test_a_run_that_goes_on_has_the_same_bits(tmp_path, begin_step, sample):
     """Killed after the first epoch, of 4 steps; sorted before, at, or after that."""
     x, y = data()
@@ -113,20 +83,7 @@ def test_a_run_that_goes_on_has_the_same_bits(tmp_path, begin_step, sample):
         np.testing.assert_array_equal(got, want)
 
 
-def test_with_a_teacher_of_another_size():
-    """A pair's step at a width is the step of the teacher with the narrow student."""
-    x, y = data()
-    teacher = classifier(keras.optimizers.SGD(0.05))
-    teacher.fit(x, y, **FIT)
-    student = classifier(keras.optimizers.Adam(0.05))
-    pairs = [
-        ki.distiller(teacher, each, features=False)
-        for each in (student, ki.sliced(student, 4))
-    ]
-    elastic = ki.ElasticCallback({"small": 4}, sample={"small": 1.0})
-    pairs[0].fit(x, y, callbacks=[elastic], **FIT)
-    pairs[1].fit(x, y, **FIT)
-    narrow = elastic.sliced("small")
-    expected = arrays(pairs[1].source.variables)
-    for got, want in zip(arrays(narrow.variables), expected, strict=True):
-        np.testing.assert_allclose(got, want, atol=1e-6)
+def test_nothing_to_slice():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    with pytest.raises(ki.KerasIdeaError, match="no FFN whose neurons can be sliced"):
+        ki.sliced(model, 0.5)

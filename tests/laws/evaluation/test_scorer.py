@@ -1,4 +1,4 @@
-"""Scores and perplexity against NumPy, over every length and window."""
+"""Perplexity against NumPy, over every window."""
 
 import math
 
@@ -46,38 +46,8 @@ def random_tokens(rng, length):
     return rng.integers(0, VOCABULARY, length)
 
 
-def test_every_length_and_order(model):
-    """Padding, buckets and batches change nothing; the order is that of the call."""
-    rng = np.random.default_rng(1)
-    lengths = [2, 3, 32, 33, 34, 64, 65, 66, 90, 91, 2, 40, 33]
-    sequences = [random_tokens(rng, length) for length in lengths]
-    scorer = TokenScorer(model, max_length=90, batch_tokens=128)
-    done = []
-    scores = scorer.score(sequences, done.append)
-    assert sum(done) == len(sequences)
-    for sequence, (log_probability, greedy) in zip(sequences, scores, strict=True):
-        logs, likeliest = expected_scores(model, sequence)
-        np.testing.assert_allclose(log_probability, logs, atol=1e-5)
-        np.testing.assert_array_equal(greedy, likeliest)
-
-
-def test_next_tokens(model):
-    rng = np.random.default_rng(2)
-    sequences = [random_tokens(rng, length) for length in (1, 5, 33, 2)]
-    found = TokenScorer(model, 64, batch_tokens=64).next_tokens(sequences)
-    befores = [(0, *sequence)[-2] for sequence in sequences]
-    pairs = zip(befores, sequences, strict=True)
-    assert found == [int(model.table[b, s[-1]].argmax()) for b, s in pairs]
-
-
-@pytest.mark.parametrize("length", [1, 92])
-def test_lengths_that_do_not_fit(model, length):
-    with pytest.raises(ValueError, match=f"2 to max_length .*Received: {length} tok"):
-        TokenScorer(model, 90).score([[1, 2], np.zeros(length, int)])
-
-
-@pytest.mark.parametrize("stride", [1, 3, 8, 16, None])
-@pytest.mark.parametrize("size", [2, 3, 16, 17, 18, 45])
+@pytest.mark.parametrize("stride", [3, None])
+@pytest.mark.parametrize("size", [2, 17, 45])
 def test_perplexity_predicts_each_token_once(model, size, stride):
     """Each from its window's context: two tokens are all that this model needs."""
     tokens = random_tokens(np.random.default_rng(size), size)
@@ -100,47 +70,3 @@ def test_perplexity_predicts_each_token_once(model, size, stride):
     assert found.per_token == pytest.approx(math.exp(total / (size - 1)), rel=1e-5)
     bits = total / (size - 1) / math.log(2)
     assert found.bits_per_byte == pytest.approx(bits, rel=1e-5)
-
-
-def test_every_window_can_begin_with_the_start_token(model):
-    """In place of its first token: each token is still predicted once."""
-    tokens = random_tokens(np.random.default_rng(1), 33)
-    windows = [tokens[:17].copy(), tokens[16:].copy()]
-    for window in windows:
-        window[0] = 0
-    expected = -sum(expected_scores(model, window)[0].sum() for window in windows)
-    found = perplexity(TokenScorer(model, 16), tokens, stride=16, start_id=0)
-    assert found.nats == pytest.approx(expected, rel=1e-5) and found.tokens == 32
-    plain = perplexity(TokenScorer(model, 16), tokens, stride=16)
-    assert abs(plain.nats - expected) > 1e-3
-
-
-@pytest.mark.parametrize(
-    "vocabulary, expected", [(256, 8192), (49_152, 2730), (262_144, 512)]
-)
-def test_a_large_vocabulary_has_smaller_batches(vocabulary, expected):
-    """Gemma's logits of 8192 tokens are 8.6 GB; they took 17 GB, and the process."""
-    ids = keras.Input((None,), dtype="int32")
-    model = keras.Model(ids, keras.ops.one_hot(ids, vocabulary))
-    assert TokenScorer(model, 16)._batch_tokens == expected
-    assert TokenScorer(model, 16, batch_tokens=64)._batch_tokens == 64
-
-
-def test_bytes_of_tokens(model):
-    token_bytes = np.arange(VOCABULARY) + 1.0
-    found = perplexity(TokenScorer(model, 16), np.array([9, 0, 3, 4]), token_bytes)
-    assert found.bytes == 1 + 4 + 5
-
-
-@pytest.mark.parametrize(
-    "tokens, stride, match",
-    [
-        ([1], None, "must be one row of two tokens or more"),
-        ([[1, 2]], None, "must be one row of two tokens or more"),
-        ([1, 2, 3], 17, "`stride` must be .*<= 16"),
-        ([1, 2, 3], 0, "`stride` must be"),
-    ],
-)
-def test_refusals(model, tokens, stride, match):
-    with pytest.raises(ValueError, match=match):
-        perplexity(TokenScorer(model, 16), tokens, stride=stride)

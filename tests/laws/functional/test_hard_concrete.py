@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 from keras_idea import functional as f
-from keras_idea.functional.adam import adam_step
-from keras_idea.functional.hard_concrete import MAX_SPARSITY
 from tests.support import method_reference as reference
 from tests.support.helpers import to_numpy
 
@@ -16,31 +14,14 @@ def slope(function, a, h=1e-6):
     return (function(a + h) - function(a - h)) / (2 * h)
 
 
-@pytest.mark.parametrize("counter", [0, 1, 70_000])
-@pytest.mark.parametrize("key", [0, 7, 2**32 - 1])
+@pytest.mark.daily("torch", "jax", "tensorflow")
+@pytest.mark.parametrize("counter", [1, 70_000])
+@pytest.mark.parametrize("key", [7, 2**32 - 1])
 def test_uniform_is_the_same_on_every_backend(key, counter):
     values = to_numpy(f.counter_uniform(key, counter, 50))
     expected = reference.uniform(key, counter, 50)
     np.testing.assert_array_equal(values, expected.astype("float32"))
     assert 0 <= values.min() and values.max() < 1
-
-
-def test_uniform_is_uniform_and_independent():
-    draws = np.stack([to_numpy(f.counter_uniform(3, n, 500)) for n in range(100)])
-    # Standard errors: 0.0013 and, of a correlation, 0.045 (5.5 of them).
-    assert abs(draws.mean() - 0.5) < 0.005
-    assert abs(draws.var() - 1 / 12) < 0.001
-    correlations = np.corrcoef(draws) - np.eye(100)
-    assert np.abs(correlations).max() < 0.25
-    lagged = [np.corrcoef(d[1:], d[:-1])[0, 1] for d in draws]
-    assert np.abs(lagged).max() < 0.25
-
-
-def test_noise_stays_off_the_ends():
-    noise = to_numpy(f.hard_concrete_noise(5, 1, 10_000))
-    uniform = reference.uniform(5, 1, 10_000)
-    np.testing.assert_allclose(noise, 1e-6 + (1 - 2e-6) * uniform, rtol=1e-6)
-    assert np.isfinite(to_numpy(f.hard_concrete_sample(np.zeros(10_000), noise))).all()
 
 
 def test_sample_against_numpy():
@@ -51,15 +32,6 @@ def test_sample_against_numpy():
         np.testing.assert_allclose(z, expected, rtol=1e-5, atol=1e-6)
     # By hand: logit(0.5) = 0, sigmoid(0) = 0.5, 1.2 * 0.5 - 0.1.
     np.testing.assert_allclose(to_numpy(f.hard_concrete_sample([0.0], [0.5])), [0.5])
-
-
-def test_slope_of_the_sample_against_differences():
-    for u in (0.1, 0.5, 0.9):
-        uniform = np.full(8, u)
-        inside = np.array([-4.0, -1.5, 0.0, 0.3, 0.7, 1.0, 2.0, 3.0])
-        expected = slope(lambda a, u=uniform: reference.sample(a, u), inside)
-        result = to_numpy(f.hard_concrete_slope(inside, uniform))
-        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_expected_keep():
@@ -76,12 +48,6 @@ def test_expected_keep():
         assert abs((z > 0).mean() - p) < 4 * error + 1e-9
 
 
-def test_the_clamp_bounds_the_sparsity():
-    assert np.isclose(float(f.hard_concrete_sparsity(np.full(3, -50.0))), MAX_SPARSITY)
-    assert np.isclose(MAX_SPARSITY, 1 - reference.keep(np.log(0.01)), rtol=1e-12)
-    assert round(MAX_SPARSITY, 3) == 0.953
-
-
 @pytest.mark.parametrize("k", [1, 3, 8])
 def test_deterministic_mask(k):
     rng = np.random.default_rng(0)
@@ -89,14 +55,6 @@ def test_deterministic_mask(k):
     z = to_numpy(f.hard_concrete_mask(log_alpha, k))
     assert (z > 0).sum() == k
     np.testing.assert_allclose(z, reference.mask(log_alpha, k), rtol=1e-5)
-
-
-def test_deterministic_mask_of_equals_and_of_the_living():
-    # 5 and 9 are equal once clamped: the lower index stays.
-    z = to_numpy(f.hard_concrete_mask([0.0, 5.0, 9.0], k=1))
-    assert list(z > 0) == [False, True, False]
-    z = to_numpy(f.hard_concrete_mask([0.0, 5.0, 9.0], k=1, alive=[1, 0, 0]))
-    np.testing.assert_allclose(z, [0.5, 0, 0])
 
 
 def test_lagrangian_and_its_slopes():
@@ -132,19 +90,3 @@ def test_lagrangian_and_its_slopes():
     ascent = to_numpy(f.hard_concrete_ascent(sparsity, target))
     expected = [by_multiplier(one) for one in np.eye(2)]
     np.testing.assert_allclose(ascent, expected, rtol=1e-4)
-
-
-def test_adam_step():
-    rng = np.random.default_rng(0)
-    value, moments = np.zeros(4), np.zeros((2, 4))
-    theirs = reference.Adam()
-    expected = np.zeros(4)
-    for step in range(1, 6):
-        gradient = rng.normal(size=4)
-        value, moments = adam_step(value, gradient, moments, float(step), rate=0.5)
-        value, moments = to_numpy(value), to_numpy(moments)
-        expected = theirs.step(expected, gradient, 0.5)
-        np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
-    # By hand: the first step goes by the rate, whatever the gradient's size.
-    value, _ = adam_step([1.0], [123.0], np.zeros((2, 1)), 1.0, rate=-0.1)
-    np.testing.assert_allclose(to_numpy(value), [1.1], rtol=1e-6)

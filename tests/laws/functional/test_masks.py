@@ -1,4 +1,4 @@
-"""The exact top-k mask: counts, ties, the dead, and tracing."""
+"""Importance and the exact top-k mask, against NumPy: counts, ties, the dead."""
 
 import keras
 import numpy as np
@@ -6,6 +6,8 @@ import pytest
 
 from keras_idea import functional
 from tests.support.helpers import to_numpy
+
+pytestmark = pytest.mark.daily("torch", "jax", "tensorflow")
 
 
 def reference_mask(importance, k, alive):
@@ -29,23 +31,11 @@ def test_against_a_stable_sort(ties, some_dead):
         )
 
 
-def test_ties_keep_the_lower_index():
-    mask = functional.top_k_mask([0.0, 2.0, 1.0, 2.0, 1.0, 1.0], k=4)
-    np.testing.assert_array_equal(to_numpy(mask), [0, 1, 1, 1, 1, 0])
-    mask = functional.top_k_mask(np.zeros(6), k=2)
-    np.testing.assert_array_equal(to_numpy(mask), [1, 1, 0, 0, 0, 0])
-
-
 def test_at_least_one_and_at_most_the_living():
     importance, alive = [5.0, 1.0, 2.0], [0.0, 1.0, 1.0]
     assert to_numpy(functional.top_k_mask(importance, 0, alive)).tolist() == [0, 0, 1]
     assert to_numpy(functional.top_k_mask(importance, 3, alive)).tolist() == [0, 1, 1]
     assert to_numpy(functional.top_k_mask(importance, 99)).tolist() == [1, 1, 1]
-
-
-def test_the_dead_are_not_revived_by_importance():
-    mask = functional.top_k_mask([9.0, 1.0, 2.0], k=1, alive=[0.0, 1.0, 1.0])
-    np.testing.assert_array_equal(to_numpy(mask), [0, 0, 1])
 
 
 def test_nan_and_infinity():
@@ -55,24 +45,43 @@ def test_nan_and_infinity():
     np.testing.assert_array_equal(to_numpy(mask), [1, 1, 0])
 
 
-def test_k_may_be_a_tensor_inside_a_compiled_function():
-    """A Keras layer's call is traced on every backend."""
-
-    class Mask(keras.layers.Layer):
-        def call(self, k):
-            return functional.top_k_mask([3.0, 1.0, 2.0], k[0, 0])
-
-    model = keras.Sequential([Mask()])
-    for k, expected in ((1, [1, 0, 0]), (2, [1, 0, 1])):
-        result = model.predict(np.array([[k]], "int32"), batch_size=1, verbose=0)
-        np.testing.assert_array_equal(result, expected)
+@pytest.fixture
+def scores():
+    return np.random.default_rng(0).random((3, 7, 5)).astype("float32")
 
 
-def test_take_neurons_slices_and_copies():
-    kernel = np.arange(12.0).reshape(3, 4)
-    result = functional.take_neurons(kernel, kept=[0, 3], axis=1)
-    np.testing.assert_array_equal(to_numpy(result), kernel[:, [0, 3]])
-    tensor = keras.ops.convert_to_tensor(kernel)
-    copy = functional.take_neurons(tensor, kept=None, axis=None)
-    assert copy is not tensor
-    np.testing.assert_array_equal(to_numpy(copy), kernel)
+def test_sensitivity_is_the_product_s_magnitude():
+    kernel, gradient = [[1.0, -2.0], [0.5, 4.0]], [[3.0, 0.5], [-2.0, 0.0]]
+    result = functional.sensitivity(kernel, gradient)
+    np.testing.assert_array_equal(to_numpy(result), [[3.0, 1.0], [1.0, 0.0]])
+
+
+def test_sensitivity_of_half_precision_is_computed_in_float32():
+    kernel = keras.ops.cast([300.0], "float16")
+    result = functional.sensitivity(kernel, keras.ops.cast([300.0], "float16"))
+    assert to_numpy(result) == [90000.0]  # float16 ends at 65504
+
+
+def test_ema_from_zero_has_no_bias_correction():
+    value = 0.0
+    for new in (1.0, 2.0, 3.0):
+        value = functional.ema(new, value, decay=0.4)
+    # 0.6 * (3 + 0.4 * 2 + 0.16 * 1)
+    assert np.isclose(value, 2.376)
+
+
+@pytest.mark.parametrize("f1", ["mean", "max"])
+@pytest.mark.parametrize("f2", ["mean", "max"])
+def test_neuron_importance_against_numpy(scores, f1, f2):
+    reduce = {"mean": np.mean, "max": np.max}
+    expected = [
+        reduce[f2]([reduce[f1](scores[m, k]) for m in range(3)]) for k in range(7)
+    ]
+    result = functional.neuron_importance(scores, f1, f2)
+    np.testing.assert_allclose(to_numpy(result), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 7), (3, 7, 5, 1)])
+def test_scores_of_another_shape_are_refused(shape):
+    with pytest.raises(ValueError, match=r"`scores` must have shape \(matrices, hid"):
+        functional.neuron_importance(np.zeros(shape))

@@ -6,8 +6,7 @@ import pytest
 from keras import layers
 
 import keras_idea as ki
-from tests.support.conv_nets import MODELS, drawn
-from tests.support.conv_nets_trained import OFF_THE_STOCK_PATH
+from tests.support.conv_nets import drawn
 from tests.support.helpers import to_numpy
 
 
@@ -61,70 +60,6 @@ def test_equals_numpy(aggregation):
     if aggregation == "minitron":
         expected = {name: np.sqrt(value) for name, value in expected.items()}
     np.testing.assert_allclose(found["first"], expected["first"], rtol=1e-5)
-
-
-ROWS = {**MODELS, **OFF_THE_STOCK_PATH}
-LEFT_OUT = {"called twice", "twins"}
-
-
-@pytest.mark.parametrize("name", [name for name in ROWS if name not in LEFT_OUT])
-def test_shrink_keeps_the_largest(name):
-    """In every network: the narrow model keeps what is largest where it is read."""
-    model = drawn(ROWS[name][0]())
-    groups = ki.find_groups(model, ["channels"])
-    x = images(model)
-    found = ki.methods.Activation(x).importance(model, groups, None)
-    narrow = ki.shrink(model, {"channels": 0.5}, x)
-    for group, values in zip(groups, found, strict=True):
-        assert to_numpy(values).shape == (group.hidden_dim,)
-    first = groups[0].weights.held_cuts()[0]
-    stay = np.argsort(to_numpy(found[0]))[-ROWS[name][1][0] :]
-    value = to_numpy(first.take(np.sort(stay)))
-    ours = {v.path: v for v in narrow.variables}[first.variable.path]
-    if value.shape == tuple(ours.shape):  # its other axis is not narrowed
-        np.testing.assert_array_equal(to_numpy(ours), value)
-    widths = [g.hidden_dim for g in ki.find_groups(narrow, ["channels"])]
-    assert [n for n in widths if n > 1] == [n for n in ROWS[name][1] if n > 1]
-
-
-def test_in_fit():
-    """At `begin_step` the channels of the smallest activations go, all at once."""
-    model = network()
-    model.compile("sgd", "mse")
-    x, y = images(model, 16), np.zeros((16, 3), "float32")
-    groups = ki.find_groups(model, ["channels"])
-    found = ki.methods.Activation(x).importance(model, groups, None)
-    stay = np.sort(np.argsort(to_numpy(found[0]))[-2:])
-    kernel = to_numpy(model.get_layer("first").kernel)[..., [*stay, *(stay + 4)]]
-    model.optimizer.learning_rate = 0.0
-    method = ki.methods.Activation(x)
-    prune = ki.IdeaPruneCallback(
-        targets={"channels": 0.5}, begin_step=1, prune_steps=2, method=method
-    )
-    model.fit(x, y, 4, 1, 0, [prune], shuffle=False)
-    np.testing.assert_array_equal(to_numpy(model.get_layer("first").kernel), kernel)
-
-
-def test_what_is_refused():
-    model = network()
-    model.compile("sgd", "mse")
-    x, y = images(model, 16), np.zeros((16, 3), "float32")
-
-    def fit(method):
-        prune = ki.IdeaPruneCallback(
-            targets={"channels": 0.5}, begin_step=1, prune_steps=2, method=method
-        )
-        model.fit(x, y, 4, 1, 0, [prune])
-
-    with pytest.raises(ValueError, match="channels.*'activation' with data"):
-        fit("activation")
-    with pytest.raises(ValueError, match="does not support channels"):
-        fit("learned_mask")
-    with pytest.raises(ValueError, match="'grouped', which reads .* in groups"):
-        fit(ki.methods.Activation(x, refit=True))
-    twice = drawn(OFF_THE_STOCK_PATH["called twice"][0]())
-    with pytest.raises(ValueError, match="called more than once"):
-        ki.shrink(twice, {"channels": 0.5}, images(twice))
 
 
 def test_a_padding_mask_is_refused():

@@ -52,6 +52,7 @@ def trained(model, compact, **arguments):
     return model, history.history
 
 
+@pytest.mark.daily("torch", "tensorflow")
 def test_equals_numpy_in_float64():
     model = network()
     x, y = data()
@@ -68,87 +69,3 @@ def test_equals_numpy_in_float64():
         np.testing.assert_array_equal(to_numpy(group.mask), mask)
     for name, weight in weights_of(model).items():
         np.testing.assert_allclose(weight, expected[name], atol=2e-6)
-
-
-@pytest.mark.parametrize("compact", ["end", "progressive"])
-def test_narrow_equals_masked(compact, tmp_path):
-    masked, logged = trained(network(), "off")
-    narrow, history = trained(network(), compact)
-    assert [narrow.get_layer(n).filters for n in ("first", "second")] == [4, 3]
-    assert narrow.get_layer("out").kernel.shape == (7, 3)
-    assert history["channels"] == logged["channels"] == [3.5]
-    np.testing.assert_allclose(history["loss"], logged["loss"], rtol=1e-5)
-    x, _ = data()
-    expected = to_numpy(masked(x))
-    np.testing.assert_allclose(to_numpy(narrow(x)), expected, atol=2e-6)
-    np.testing.assert_allclose(to_numpy(ki.compact(masked)(x)), expected, atol=1e-6)
-    narrow.save(tmp_path / "narrow.keras")
-    loaded = keras.models.load_model(tmp_path / "narrow.keras")
-    np.testing.assert_array_equal(to_numpy(loaded(x)), to_numpy(narrow(x)))
-
-
-def test_the_optimizers_state_is_carried_over():
-    """What was narrowed in `fit` goes on as a copy of what stayed masked does."""
-    models = []
-    for compact in ("off", "end"):
-        model = network()
-        model.compile(keras.optimizers.AdamW(1e-2), model.loss)
-        trained(model, compact)
-        models.append(model)
-    copy, narrow = ki.compact(models[0]), models[1]
-    x, y = data()
-    for model in (copy, narrow):
-        assert int(to_numpy(model.optimizer.iterations)) == TOTAL
-        model.fit(x[:20], y[:20], BATCH, 1, 0, shuffle=False)
-    np.testing.assert_allclose(to_numpy(narrow(x)), to_numpy(copy(x)), atol=2e-6)
-
-
-def test_within_a_budget_of_operations():
-    """A kernel counts at each place: 25 of the first, 9 of the second."""
-    wide, narrow = network(), network()
-    first, second, out = 25 * 9 * 2, 9 * 9, 3
-    wanted = 2 * (first * 4 + second * 4 * 3 + out * 7)
-    x, y = data()
-    prune = ki.IdeaPruneCallback(
-        target_flops=wanted, kinds=["channels"], begin_step=1, prune_steps=2
-    )
-    narrow.fit(x, y, BATCH, 1, 0, [prune])
-    assert [narrow.get_layer(n).filters for n in ("first", "second")] == [4, 3]
-    found = ki.search(
-        wide,
-        (x, y),
-        target_flops=2 * (first * 8 + second * 8 * 6 + out * 14) - 1,
-        kinds=["channels"],
-        method="magnitude",
-        verbose=0,
-    )
-    cost = [shape.flops for shape in found]
-    assert max(cost) < 2 * (first * 8 + second * 8 * 6 + out * 14)
-
-
-def test_a_frozen_normalization_stays():
-    """Its weights are not zeroed, and are cut out with the channel."""
-    masked, narrow = network(), network()
-    for model, compact in ((masked, "off"), (narrow, "end")):
-        normal = model.get_layer("normal")
-        normal.beta.assign(np.linspace(0.5, 1.0, 8))
-        normal.moving_mean.assign(np.linspace(-1.0, 1.0, 8))
-        normal.trainable = False
-        model.compile(keras.optimizers.SGD(RATE), model.loss)
-        trained(model, compact)
-    x, _ = data()
-    assert to_numpy(masked.get_layer("normal").beta).all()
-    expected = to_numpy(masked(x))
-    np.testing.assert_allclose(to_numpy(narrow(x)), expected, atol=2e-6)
-
-
-def test_what_fit_refuses():
-    model = network()
-    model.get_layer("first").trainable = False
-    model.compile(keras.optimizers.SGD(RATE), model.loss)
-    with pytest.raises(ValueError, match="first: frozen"):
-        trained(model, "end")
-    with pytest.raises(ValueError, match="does not support channels"):
-        trained(network(), "end", method="learned_mask")
-    with pytest.raises(ValueError, match="by unit"):
-        trained(network(), "end", method=ki.methods.Sensitivity(row_reduce="max"))

@@ -1,7 +1,6 @@
 """What went wrong while a mask lay in three places and pruned rows were multiplied.
 
-Each was met once: a callback that reads changed the weights, a narrowing changed the
-clipping, zeros times NaN stayed NaN, averages brought pruned neurons back.
+Each was met once: a callback that reads changed weights; zeros times NaN stayed NaN.
 """
 
 import keras
@@ -29,8 +28,6 @@ def ffn_of(kind, **arguments):
     """An FFN that is not 0 for a neuron of zeros: a function of a tensor."""
     if kind == "own":
         return ki.PrunableFFN(16, "sigmoid", use_bias=True, **arguments)
-    if kind == "plain":
-        return ki.UngatedFFN(16, "sigmoid", use_bias=True, **arguments)
 
     def dense(x):
         hidden = keras.layers.Dense(16, "sigmoid", **arguments)(x)
@@ -62,11 +59,12 @@ def trained(model, data, compact, callbacks=(), **optimizer):
     return model.fit(*data, epochs=2, callbacks=callbacks, **FIT).history["loss"]
 
 
-KINDS = ("own", "plain", "dense")
+KINDS = ("own", "dense")
 of_kinds = pytest.mark.parametrize("kind", KINDS)
 
 
-@of_kinds
+@pytest.mark.daily("torch", "jax", "tensorflow")
+@pytest.mark.parametrize("kind", ["own"])
 def test_looking_changes_no_bit(kind, data):
     alone, watched = model_of(kind), model_of(kind)
     losses = [
@@ -76,17 +74,6 @@ def test_looking_changes_no_bit(kind, data):
     assert losses[0] == losses[1]
     for one, other in zip(alone.weights, watched.weights, strict=True):
         np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
-
-
-@of_kinds
-def test_narrow_is_clipped_as_masked(kind, data):
-    """A neuron of zeros would have a gradient, which counts in the norm."""
-    losses = [
-        trained(model_of(kind), data, compact, global_clipnorm=0.05)
-        for compact in ("off", "end", "progressive")
-    ]
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)
-    np.testing.assert_allclose(losses[2], losses[0], rtol=1e-6)
 
 
 class GroupLasso(keras.regularizers.Regularizer):
@@ -110,58 +97,3 @@ def test_a_regularizer_that_is_nan_at_zero(kind, data):
     assert all(np.isfinite(to_numpy(v)).all() for v in model.weights)
     (ffn,) = filter(only_the_ffn, ki.find_ffns(model))
     assert ffn.width == TARGET
-
-
-@of_kinds
-@pytest.mark.parametrize("compact", ["off", "end"])
-def test_averages_bring_no_neuron_back(kind, compact, data):
-    model = model_of(kind)
-    trained(model, data, compact, use_ema=True, ema_momentum=0.9)
-    (ffn,) = filter(only_the_ffn, ki.find_ffns(model))
-    assert ffn.width == TARGET
-    expected = to_numpy(model(data[0][:4]))
-    (narrow,) = filter(only_the_ffn_of(TARGET), ki.find_ffns(ki.compact(model)))
-    assert narrow.hidden_dim == TARGET
-    np.testing.assert_allclose(
-        to_numpy(ki.compact(model)(data[0][:4])), expected, atol=1e-6
-    )
-
-
-def only_the_ffn_of(width):
-    return lambda ffn: ffn.hidden_dim == width
-
-
-@keras.saving.register_keras_serializable("tests")
-class Cell(keras.layers.Layer):
-    """A recurrent cell with an FFN in it."""
-
-    def __init__(self, width=16, **kwargs):
-        super().__init__(**kwargs)
-        self.width, self.state_size, self.output_size = width, 8, 8
-        self.up = keras.layers.Dense(width, "relu")
-        self.down = keras.layers.Dense(8)
-
-    def build(self, shape):
-        self.up.build(shape)
-        self.down.build((*shape[:-1], self.width))
-
-    def call(self, inputs, states):
-        out = self.down(self.up(inputs)) + states[0]
-        return out, [out]
-
-    def get_config(self):
-        return {**super().get_config(), "width": self.width}
-
-
-def test_an_ffn_in_a_recurrent_cell(data):
-    keras.utils.set_random_seed(0)
-    inputs = keras.Input((5, 8))
-    states = keras.layers.RNN(Cell(), return_sequences=True)(inputs)
-    model = keras.Model(inputs, keras.layers.Dense(1)(states))
-    trained(model, data, "off")
-    masked = to_numpy(model(data[0][:4]))
-    (ffn,) = filter(only_the_ffn, ki.find_ffns(model))
-    assert ffn.width == TARGET
-    np.testing.assert_allclose(
-        to_numpy(ki.compact(model)(data[0][:4])), masked, atol=1e-6
-    )

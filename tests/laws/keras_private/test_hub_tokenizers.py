@@ -2,9 +2,10 @@
 
 import json
 
-import numpy as np
 import pytest
+from tokenizers import pre_tokenizers
 
+from keras_idea.keras_private.byte_characters import byte_characters
 from keras_idea.keras_private.hub_tokenizers import (
     converted_as,
     keys_read,
@@ -27,18 +28,6 @@ CONFIG = {
     "rope_theta": 10000.0,
     "mlp_bias": True,
 }
-
-
-def test_a_byte_level_tokenizer_encodes_by_another():
-    vocabulary = {"a": 0, "b": 1, "ab": 2}
-    tokenizer = keras_hub.tokenizers.BytePairTokenizer(vocabulary, ["a b"])
-    inside = python_tokenizer(tokenizer)
-    assert inside.encode("ab").ids == [2]
-    spec = json.loads(inside.to_str())
-    spec["model"]["merges"] = []
-    replace_python_tokenizer(tokenizer, type(inside).from_str(json.dumps(spec)))
-    assert np.asarray(tokenizer("ab")).tolist() == [0, 1]
-    assert tokenizer.detokenize([0, 1]) == "ab"
 
 
 def test_also_in_a_pipeline_of_tensorflow():
@@ -72,3 +61,12 @@ def test_a_checkpoint_converted_as_another_class():
         )
     assert type(made) is cls
     assert made.layer_norm_epsilon == 0.25 and made.intermediate_dim == 24
+
+
+def test_bytes_have_the_characters_of_byte_level_bpe():
+    characters = byte_characters()
+    assert len(set(characters)) == 256
+    assert sorted(characters) == sorted(pre_tokenizers.ByteLevel.alphabet())
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    ((written, _),) = level.pre_tokenize_str("é \n")
+    assert written == "".join(characters[byte] for byte in "é \n".encode())

@@ -1,32 +1,16 @@
 """The monitor's parts, where a whole run would not show the corner."""
 
-import dataclasses
-import sys
-import threading
-
-import keras
-import keras_hub
 import numpy as np
-import pytest
 
-import keras_idea as ki
-from keras_idea.callbacks.monitor.event_log import EventLog, last_value
 from keras_idea.callbacks.monitor.interval import IntervalMeter
 from keras_idea.callbacks.monitor.neuron_image import neuron_image
 from keras_idea.callbacks.monitor.neuron_lives import NeuronLives
-from keras_idea.callbacks.monitor.neuron_watch import NeuronWatch
-from keras_idea.callbacks.monitor.run_figures import device_memory, host_memory
 from keras_idea.finding.work_count import (
-    attention_width,
     matrix_weights,
     multiply_adds,
 )
 from keras_idea.functional.counts import train_flops
-from keras_idea.methods import Sensitivity
 from keras_idea.models import DecoderConfig, decoder
-from keras_idea.step.rate_log import StepCount
-from keras_idea.surgery.narrow_in_place import shrink_in_place
-from tests.support.events import Events
 
 
 def means(losses):
@@ -50,81 +34,6 @@ class TestInterval:
         both = [*losses[0, 4:], *losses[1, :3]]
         assert np.isclose(meter.take(3).loss, np.mean(both))
 
-    def test_the_clock_leaves_out_the_first_batch(self):
-        meter = IntervalMeter()
-        meter.begin_epoch()
-        times = ((1, 60.0, None), (2, 60.5, 2.0), (4, 61.0, 4.0), (5, 65.0, 0.25))
-        for batches, now, speed in times:
-            meter.add(batches, {"loss": 1.0}, now)
-            assert meter.take(batches).batches_per_second == speed
-
-    def test_the_clock_stands_still_between_epochs(self):
-        meter = IntervalMeter()
-        meter.begin_epoch()
-        meter.add(1, {"loss": 1.0}, 0.0)
-        meter.add(3, {"loss": 1.0}, 1.0)
-        meter.begin_epoch()  # an hour of validation later
-        meter._base = dataclasses.replace(meter._base, seconds=3600.0)
-        meter.add(4, {"loss": 1.0}, 3602.0)
-        assert meter.take(4).batches_per_second == 2.0  # 6 batches in 3 seconds
-
-    def test_a_loss_that_is_no_number_goes_away_again(self):
-        meter = IntervalMeter()
-        meter.begin_epoch()
-        meter.add(1, {"loss": float("nan")}, 1.0)
-        assert np.isnan(meter.take(1).loss)
-        meter.begin_epoch()
-        meter.add(1, {"loss": 2.0}, 2.0)
-        assert meter.take(1).loss == 2.0
-
-    def test_from_many_threads(self):
-        meter = IntervalMeter()
-        meter.begin_epoch()
-        logs = means(np.arange(200.0))
-
-        def add(first):
-            for batch in range(first, 200, 4):
-                meter.add(batch + 1, {"loss": logs[batch]}, float(batch))
-
-        threads = [threading.Thread(target=add, args=(i,)) for i in range(4)]
-        [thread.start() for thread in threads]
-        [thread.join() for thread in threads]
-        assert meter.latest == 200
-        assert np.isclose(meter.take(200).loss, 99.5)
-
-    def test_without_a_loss(self):
-        meter = IntervalMeter()
-        meter.begin_epoch()
-        meter.add(1, {}, 1.0)
-        assert meter.take(1).loss is None
-
-
-class TestEventLog:
-    def test_the_last_value_of_a_file_that_is_cut_off(self, tmp_path):
-        for start in (0, 4):  # in the same second
-            log = EventLog(tmp_path, start)
-            for step in range(start + 1, start + 5):
-                log.scalars(step, {"flops/train": 10.0 * step, "none": None})
-            log.close()
-        assert last_value(tmp_path, "flops/train", 100) == (8, 80.0)
-        assert last_value(tmp_path, "flops/train", 6) == (6, 60.0)
-        assert last_value(tmp_path, "other", 100) is None
-        assert last_value(tmp_path / "nowhere", "flops/train", 100) is None
-        files = sorted(tmp_path.iterdir())
-        assert len(files) == 2
-        whole = files[-1].read_bytes()
-        files[-1].write_bytes(whole[: len(whole) - 7])
-        assert last_value(tmp_path, "flops/train", 100) == (7, 70.0)
-        assert Events(tmp_path).scalars("flops/train")[7] == 70.0
-
-    def test_an_empty_histogram_is_left_out(self, tmp_path):
-        log = EventLog(tmp_path, 0)
-        log.histogram(1, "empty", np.zeros(0))
-        log.histogram(1, "full", np.ones(3))
-        log.close()
-        assert list(Events(tmp_path).histograms("full")) == [1]
-        assert "empty" not in Events(tmp_path)._reader.Tags()["histograms"]
-
 
 class TestWork:
     def test_weights_of_a_decoder(self):
@@ -145,101 +54,6 @@ class TestWork:
         assert multiply_adds(model, 6) == expected + 2 * (2 * 6 * 8)
         assert multiply_adds(model, None) == expected
 
-    @pytest.mark.parametrize("key_value_heads", [1, 4])
-    @pytest.mark.skipif(keras.backend.backend() != "jax", reason="asks XLA's own count")
-    def test_the_count_is_the_compilers(self, key_value_heads):
-        """Long sequences, where half of it is attention's; elementwise comes on top."""
-        import jax
-
-        config = DecoderConfig(
-            vocabulary_size=64,
-            model_dim=64,
-            num_layers=2,
-            num_heads=4,
-            num_key_value_heads=key_value_heads,
-            hidden_dim=96,
-            sequence_length=256,
-        )
-        model = decoder(config)
-        values = [variable.value for variable in model.trainable_variables]
-        others = [variable.value for variable in model.non_trainable_variables]
-
-        def forward(values, x):
-            return model.stateless_call(values, others, x)[0]
-
-        x = jax.numpy.zeros((2, 256), "int32")
-        compiled = jax.jit(forward).lower(values, x).compile()
-        counted = 2 * 2 * 256 * multiply_adds(model, 256)
-        assert counted <= compiled.cost_analysis()["flops"] <= 1.1 * counted
-        without = 2 * 2 * 256 * matrix_weights(model)
-        assert counted > 1.5 * without
-
-    def test_attention_is_found_in_other_models(self):
-        tokens = keras.Input((7, 12))
-        layer = keras.layers.MultiHeadAttention(num_heads=3, key_dim=5)
-        assert attention_width(keras.Model(tokens, layer(tokens, tokens))) == 15
-        assert (
-            attention_width(keras.Sequential([keras.Input((4,)), ki.GatedFFN(3)])) == 0
-        )
-
-    def test_biases_of_heads_and_positions_are_no_matrices(self):
-        """Four kernels of 12 by 15 alone; its biases have two axes, 3 by 5."""
-        tokens = keras.Input((7, 12))
-        layer = keras.layers.MultiHeadAttention(num_heads=3, key_dim=5)
-        places = keras_hub.layers.PositionEmbedding(sequence_length=7)(tokens)
-        model = keras.Model(tokens, layer(tokens + places, tokens))
-        assert matrix_weights(model) == 4 * 12 * 15
-
-    def test_tied_embeddings_count_once(self):
-        tokens = keras.Input((None,), dtype="int32")
-        embedding = keras.layers.ReversibleEmbedding(50, 8)
-        model = keras.Model(tokens, embedding(embedding(tokens), reverse=True))
-        assert matrix_weights(model) == 50 * 8
-
-    def test_scores_of_every_weight_do_not_count(self):
-        ffn = ki.PrunableGatedFFN(12, use_bias=True)
-        model = keras.Sequential([keras.Input((8,)), ffn])
-        ffn.state.score_by(Sensitivity(row_reduce="max").scoring)
-        assert ffn.scores.shape == (3, 12, 8)
-        assert matrix_weights(model) == 3 * 8 * 12
-
-
-class TestNeurons:
-    def test_churn_and_places_over_a_narrowing(self):
-        """Neurons keep their first numbers, also between two compactions."""
-        model = keras.Sequential([keras.Input((2,)), ki.PrunableGatedFFN(6)])
-        watch = NeuronWatch()
-        (ffn,) = ki.find_ffns(model)
-        ffn.state.target_dim = 2  # as a pruning run says it
-
-        def read(importance, mask, step):
-            ffn.state._scores.assign(np.tile(np.float32(importance), (3, 1)))
-            ffn.state._mask.assign(np.array(mask, "float32"))
-            return watch.read([ffn], step)[0]
-
-        first = read([6, 5, 4, 3, 2, 1], [1] * 6, 1)
-        assert (first.width, first.churn, first.sparsity) == (6, None, 0.0)
-        second = read([6, 1, 4, 3, 2, 5], [1, 1, 0, 1, 1, 1], 2)
-        assert second.churn == 2 and second.width == 5  # 1 leaves, 5 enters
-        np.testing.assert_allclose(second.importance, [6, 1, 3, 2, 5])
-        shrink_in_place(model)
-        third = watch.read(ki.find_ffns(model), 3)[0]
-        assert (third.width, third.churn) == (5, None)
-        assert third.sparsity == pytest.approx(1 / 6) and len(third.importance) == 0
-        (levels,) = watch.levels()
-        assert levels.layer == ffn.name and levels.steps.tolist() == [1, 2]
-        np.testing.assert_array_equal(levels.levels[0], [255, 204, 153, 102, 51, 1])
-        assert levels.levels[1].tolist().index(0) == 2
-
-    def test_a_long_run_keeps_few_readings(self):
-        model = keras.Sequential([keras.Input((2,)), ki.PrunableGatedFFN(3)])
-        watch = NeuronWatch()
-        for step in range(1, 500):
-            watch.read(ki.find_ffns(model), step)
-        (levels,) = watch.levels()
-        assert 80 <= len(levels.steps) <= 161 and levels.steps[-1] == 499
-        assert (np.diff(levels.steps) > 0).all()
-
 
 class TestImage:
     def test_the_dead_are_on_top_and_from_their_step_on(self):
@@ -253,30 +67,3 @@ class TestImage:
             assert map_[:7, 21:].all() and not map_[:, :19].any()
             assert not map_[12:].any()
         assert (pixels[49, 5] == (37, 52, 148)).all()  # the most important
-
-    def test_one_reading_of_one_neuron(self):
-        layer = NeuronLives("ffn", np.array([1]), np.array([[255]], "uint8"))
-        assert (neuron_image([layer])[20:] == (37, 52, 148)).all()
-
-
-def test_the_step_after_batches():
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    model.compile(keras.optimizers.SGD(0.1), "mse")
-    model.fit(np.zeros((6, 2)), np.zeros((6, 1)), batch_size=2, verbose=0)
-    count = StepCount(model)
-    assert count.known and count.after(4) == 7
-
-
-def test_memory():
-    before = host_memory()
-    assert 1e7 < before < 1e12
-    held = np.ones(2**25)  # 256 MiB, touched
-    assert 0.9 * held.nbytes < host_memory() - before < 1.5 * held.nbytes
-    assert device_memory() is None or device_memory() >= 0
-
-
-@pytest.mark.parametrize("package", ["psutil", "PIL", "tensorboardX"])
-def test_a_missing_package_is_named_before_a_run(monkeypatch, tmp_path, package):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=rf"'{package}'.*keras-idea\[tensorboard\]"):
-        ki.Monitor(tmp_path)

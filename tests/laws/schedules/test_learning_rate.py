@@ -3,8 +3,6 @@
 import keras
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import keras_idea as ki
 from keras_idea.schedules.learning_rate import Accumulated
@@ -36,41 +34,13 @@ def of_tensors(schedule, steps):
     return rates
 
 
-@pytest.mark.parametrize("warmup", [0, 1, 10])
-@pytest.mark.parametrize("start", [0, 25])
+@pytest.mark.daily("torch", "jax", "tensorflow")
+@pytest.mark.parametrize("start, warmup", [(0, 0), (0, 1), (25, 10)])
 def test_cosine_at_every_step(warmup, start):
     schedule = ki.CosineDecay(PEAK, END, 60, warmup_steps=warmup, start_step=start)
     expected = [eta(step + start, 60, warmup) for step in range(80)]
     np.testing.assert_allclose(of_ints(schedule, 80), expected, rtol=1e-12)
     np.testing.assert_allclose(of_tensors(schedule, 80), expected, rtol=1e-5, atol=1e-9)
-
-
-@settings(deadline=None)
-@given(st.data())
-def test_cosine_of_any_length(data):
-    """The formula, from any start; never above its peak, and falling after it."""
-    total = data.draw(st.integers(1, 10**9))
-    warmup = data.draw(st.integers(0, total))
-    peak = data.draw(st.floats(1e-9, 1e3))
-    end = data.draw(st.floats(0.0, peak))
-    start, step = (data.draw(st.integers(0, total + 10)) for _ in range(2))
-    schedule = ki.CosineDecay(peak, end, total, warmup, start_step=start)
-    rate, next_rate = float(schedule(step)), float(schedule(step + 1))
-    expected = eta(step + start, total, warmup, peak, end)
-    assert rate == pytest.approx(expected, rel=1e-9, abs=1e-12 * peak)
-    assert 0.0 <= rate <= peak * (1 + 1e-12)
-    if step + start >= warmup:
-        assert next_rate <= rate * (1 + 1e-12) + 1e-12 * peak
-
-
-def test_cosine_ends():
-    plain = ki.CosineDecay(PEAK, END, 100)
-    assert np.isclose(float(plain(0)), PEAK) and np.isclose(float(plain(100)), END)
-    warm = ki.CosineDecay(PEAK, END, 100, warmup_steps=20)
-    assert float(warm(0)) == 0.0 and np.isclose(float(warm(20)), PEAK)
-    # As printed: the denominator is T, so the curve does not reach the end rate.
-    assert float(warm(100)) > 5 * END
-    assert float(warm(100)) == float(warm(10**6))
 
 
 def test_cosine_of_a_long_run():
@@ -81,13 +51,6 @@ def test_cosine_of_a_long_run():
         exact = eta(2**25 + step + 1, total, 0, 1.0, 0.0)
         tensor = keras.ops.convert_to_tensor(step, "int32")
         np.testing.assert_allclose(float(schedule(tensor)), exact, atol=1e-6)
-
-
-def test_resumed_is_the_rest_of_the_whole():
-    whole = ki.CosineDecay(PEAK, END, 50, warmup_steps=5)
-    resumed = ki.CosineDecay(PEAK, END, 50, warmup_steps=5, start_step=30)
-    for step in range(20):
-        assert float(resumed(step)) == float(whole(step + 30))
 
 
 def test_warmup_stable_decay_at_every_step():
@@ -132,6 +95,7 @@ def test_accumulated_is_the_rate_of_the_step():
     np.testing.assert_allclose(of_tensors(schedule, 135), expected, rtol=1e-5)
 
 
+@pytest.mark.daily("torch", "jax", "tensorflow")
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: type(s).__name__)
 def test_serialization_and_use_in_a_compiled_step(schedule):
     config = keras.saving.serialize_keras_object(schedule)

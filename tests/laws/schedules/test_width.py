@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import keras
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import keras_idea as ki
-from tests.support.helpers import to_numpy
 
 WIDTHS = st.tuples(
     st.integers(1, 16384),
@@ -40,25 +40,13 @@ def test_every_step_against_exact_fractions():
         assert abs(width(step) - exact) <= Fraction(1, 2)
 
 
+@pytest.mark.daily("torch", "jax", "tensorflow")
 def test_traced_equals_python_at_the_paper_s_size():
     width = ki.CubicWidth(16384, 6528, begin_step=100, prune_steps=9_999_991)
     rng = np.random.default_rng(0)
     steps = np.concatenate([rng.integers(0, 10_000_200, 300), [100, 101, 10_000_091]])
     traced = [int(width(keras.ops.convert_to_tensor(s, "int32"))) for s in steps]
     assert traced == [width(int(step)) for step in steps]
-
-
-def test_inside_a_compiled_function():
-    class Width(keras.layers.Layer):
-        schedule = ki.CubicWidth(16, 4, begin_step=2, prune_steps=5)
-
-        def call(self, step):
-            return keras.ops.reshape(self.schedule.call(step[0, 0]), (1, 1))
-
-    model = keras.Sequential([Width()])
-    for step in range(9):
-        result = model.predict(np.array([[step]], "int32"), verbose=0)
-        assert int(to_numpy(result)[0, 0]) == Width.schedule(step)
 
 
 def test_update_every_holds_the_width_but_not_past_the_end():

@@ -5,12 +5,9 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.functional.least_squares import output_error, refit_rows
 from keras_idea.surgery.refit import _RIDGES
 from tests.support.block_chains import WIDTH, chain
 from tests.support.helpers import to_numpy
-from tests.support.hub_models import tiny_lm
-from tests.support.older_keras import needs_3_15
 
 SAMPLES = 24  # of the fixture `x`
 
@@ -47,25 +44,6 @@ def chosen(hidden, kernel, kept, bias=None):
     return fitted(hidden.reshape(-1, hidden.shape[-1]), kernel, kept, best, bias)
 
 
-class TestRows:
-    rng = np.random.default_rng(0)
-    hidden, kernel = rng.standard_normal((50, 7)), rng.standard_normal((7, 3))
-    hidden[:, 5] = hidden[:, 1] + 0.1 * hidden[:, 5]
-    gram, kept = hidden.T @ hidden, np.array([0, 1, 4])
-
-    @pytest.mark.parametrize("ridge", [1e-6, 1e-2, 10.0])
-    def test_equal_lstsq(self, ridge):
-        new = refit_rows(self.gram, self.kernel, self.kept, ridge)
-        expected = fitted(self.hidden, self.kernel, self.kept, ridge)
-        np.testing.assert_allclose(new, expected, rtol=1e-10)
-
-    def test_the_error_is_that_of_the_outputs(self):
-        new = refit_rows(self.gram, self.kernel, self.kept, 1e-3)
-        outputs = self.hidden @ self.kernel - self.hidden[:, self.kept] @ new
-        error = output_error(self.gram, self.kernel, self.kept)(new)
-        np.testing.assert_allclose(error, np.square(outputs).sum(), rtol=1e-10)
-
-
 def hidden_of(block, x):
     return to_numpy(block.up(between(block, x))).astype("float64")
 
@@ -93,12 +71,11 @@ def heads_of(block, x):
     return np.einsum("bhqk,bkhf->bqhf", share, v).reshape(*x.shape[:2], -1)
 
 
-@pytest.mark.parametrize("method", ["activation", "sensitivity"])
-def test_each_layer_on_what_the_cut_model_gives_it(x, method):
+def test_each_layer_on_what_the_cut_model_gives_it(x):
     """Neurons of two blocks, each with a bias behind them."""
     model = chain(2)
     data = (x, np.ones((SAMPLES, 6, 5), "float32"))
-    small = ki.shrink(model, {"neurons": 9}, data, method, refit=True, batch_size=6)
+    small = ki.shrink(model, {"neurons": 9}, data, refit=True, batch_size=6)
     given = x
     for place in (1, 2):
         block, new = model.layers[place], small.layers[place]
@@ -151,90 +128,7 @@ def test_heads_before_neurons(x):
     np.testing.assert_allclose(to_numpy(new.down.kernel), expected[:-1], atol=2e-4)
 
 
-class TestOtherModels:
-    @needs_3_15  # of KerasHub's Mistral
-    def test_padding_counts_for_nothing(self):
-        """The cut model is the same, whatever the padded tokens are."""
-        model, rng = tiny_lm("mistral", num_key_value_heads=2), np.random.default_rng(1)
-        tokens = rng.integers(1, 32, (SAMPLES, 8))
-        mask = np.arange(8) < rng.integers(3, 8, (SAMPLES, 1))
-        made = []
-        for filled in (0, 7):
-            data = {
-                "token_ids": np.where(mask, tokens, filled),
-                "padding_mask": mask.astype("int32"),
-            }
-            targets = {"neurons": 0.5, "kv_groups": 1}
-            small = ki.shrink(model, targets, data, method="magnitude", refit=True)
-            made.append([to_numpy(v) for v in small.variables])
-        plain = ki.shrink(model, targets, method="magnitude")
-        moved = 0
-        for one, other, cut in zip(*made, plain.variables, strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-5)
-            moved += not np.allclose(one, to_numpy(cut), atol=1e-4)
-        assert moved == 2 * len(plain.backbone.transformer_layers)
-
-    def test_own_layers_with_biases(self, x):
-        inputs = keras.Input((6, WIDTH))
-        ffn = ki.PrunableGatedFFN(16, use_bias=True)
-        model = keras.Model(inputs, ffn(inputs))
-        rng = np.random.default_rng(5)
-        for weight in model.trainable_variables:
-            weight.assign(0.4 * rng.standard_normal(weight.shape))
-        small = ki.shrink(model, {"neurons": 8}, x, refit=True)
-        up, up_bias, gate, gate_bias, down, bias = (
-            to_numpy(getattr(ffn, f"{name}_{kind}")).astype("float64")
-            for name in ("up", "gate", "down")
-            for kind in ("kernel", "bias")
-        )
-        activated = x @ up + up_bias
-        activated /= 1 + np.exp(-activated)
-        new = small.layers[1]
-        columns = up.astype("float32").T.tolist()
-        kept = [columns.index(c) for c in to_numpy(new.up_kernel).T.tolist()]
-        expected = chosen(activated * (x @ gate + gate_bias), down, kept, bias)
-        np.testing.assert_allclose(to_numpy(new.down_kernel), expected[:-1], atol=2e-4)
-        np.testing.assert_allclose(to_numpy(new.down_bias), expected[-1], atol=2e-4)
-
-    def test_what_adds_nothing_is_left_as_it_is(self, x):
-        """Of 12 equal neurons 6 do the work of all."""
-        inputs = keras.Input((6, WIDTH))
-        up = keras.layers.Dense(12, "relu", kernel_initializer="ones")
-        outputs = keras.layers.Dense(2, use_bias=False)(up(inputs))
-        model = keras.Model(inputs, outputs)
-        small = ki.shrink(model, {"neurons": 6}, x, refit=True)
-        found, expected = to_numpy(small(x)), to_numpy(model(x))
-        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
-
-
 class TestRefused:
-    @pytest.mark.parametrize(
-        "targets, data, words",
-        [
-            ({"neurons": 9}, lambda x: None, "fits layers to `data`"),
-            ({"blocks": 1}, lambda x: x, "has none of them"),
-            ({"neurons": 9}, lambda x: x[:1], "too few to fit"),
-            ({"neurons": 9}, lambda x: x[:3], "0 to choose the ridge"),
-            (
-                {"neurons": 9},
-                lambda x: np.where(x == x.max(), np.nan, x),
-                "not all finite",
-            ),
-        ],
-    )
-    def test_data_that_do_not_do(self, x, targets, data, words):
-        with pytest.raises(ki.KerasIdeaError, match=words):
-            ki.shrink(chain(2), targets, data(x), method="magnitude", refit=True)
-
-    def test_without_data(self):
-        for method in (ki.methods.Activation, ki.methods.Random):
-            with pytest.raises(ki.KerasIdeaError, match="fits layers to `data`"):
-                method(refit=True)
-
-    def test_data_that_can_be_read_once(self, x):
-        with pytest.raises(ki.KerasIdeaError, match="more than once"):
-            ki.shrink(chain(1), {"neurons": 9}, iter([x]), refit=True)
-
     def test_averages_of_weights(self, x):
         model = chain(1)
         model.compile(keras.optimizers.SGD(0.1, use_ema=True), "mse")
@@ -242,15 +136,3 @@ class TestRefused:
         prune = ki.IdeaPruneCallback(9, 2, 1, method=method)
         with pytest.raises(ki.KerasIdeaError, match="would not know of it"):
             model.fit(x, x[..., :5], batch_size=4, callbacks=[prune], verbose=0)
-
-    def test_experts(self):
-        tokens = np.ones((8, 6), "int32")
-        data = {"token_ids": tokens, "padding_mask": tokens}
-        with pytest.raises(ki.KerasIdeaError, match="no single layer is called on"):
-            ki.shrink(
-                tiny_lm("mixtral"),
-                {"neurons": 0.5},
-                data,
-                method="magnitude",
-                refit=True,
-            )

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from tests.support.block_chains import WIDTH, chain
+from tests.support.block_chains import WIDTH
 from tests.support.helpers import to_numpy
 
 SAMPLES = 24
@@ -60,19 +60,6 @@ class TestFromTheSide:
         for one, other in zip(*made, strict=True):
             np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
 
-    @pytest.mark.parametrize("shape", [(2, 3), (2, 1, 2)])
-    def test_outputs_of_several_axes(self, x, shape):
-        inputs = keras.Input((6, WIDTH))
-        attention = keras.layers.MultiHeadAttention(4, 3, output_shape=shape)
-        model = keras.Model(inputs, attention(inputs, inputs))
-        y = to_numpy(model(x))
-        small, cut = (
-            ki.shrink(model, {"kv_groups": 2}, x, method="magnitude", refit=refit)
-            for refit in (True, False)
-        )
-        errors = [np.square(to_numpy(m(x)) - y).mean() for m in (small, cut)]
-        assert errors[0] < errors[1]
-
     def test_neurons_of_a_large_mean(self, x):
         """In float32 their products alone would leave few digits."""
         inputs = keras.Input((6, WIDTH))
@@ -83,38 +70,6 @@ class TestFromTheSide:
         y = to_numpy(model(x)).astype("float64")
         off = np.square(to_numpy(small(x)) - y).mean() / y.var(axis=(0, 1)).mean()
         assert off < 0.01
-
-    def test_neurons_that_are_never_active(self, x):
-        inputs = keras.Input((6, WIDTH))
-        up = keras.layers.Dense(8, "relu", name="up")
-        model = keras.Model(inputs, keras.layers.Dense(3)(up(inputs)))
-        up.bias.assign(np.full(8, -1e3))
-        small = ki.shrink(model, {"neurons": 4}, x, method="magnitude", refit=True)
-        np.testing.assert_allclose(to_numpy(small(x)), to_numpy(model(x)), atol=1e-6)
-
-    def test_inputs_with_their_targets(self, x):
-        """A tuple is (x, y) in methods, too."""
-        made, y = [], np.zeros((SAMPLES, 6, 5), "float32")
-        for data in (x, (x, y)):
-            keras.utils.set_random_seed(0)
-            model = chain(1)
-            model.compile(keras.optimizers.SGD(0.0), "mse")
-            method = ki.methods.Activation(data, refit=True)
-            prune = ki.IdeaPruneCallback(9, 2, 1, method=method)
-            model.fit(x, y, batch_size=6, callbacks=[prune], verbose=0)
-            made.append(model.weights)
-        for one, other in zip(*made, strict=True):
-            np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
-
-    def test_data_are_judged_before_the_first_step(self, x):
-        model = chain(2)
-        before = [to_numpy(w).copy() for w in model.weights]
-        method = ki.methods.Random(data=x[:1], refit=True)
-        prune = ki.IdeaPruneCallback(9, 2, 1, method=method)
-        with pytest.raises(ki.KerasIdeaError, match="too few to fit"):
-            model.fit(x, x[..., :5], batch_size=6, callbacks=[prune], verbose=0)
-        for one, other in zip(before, model.weights, strict=True):
-            np.testing.assert_array_equal(one, to_numpy(other))
 
     def test_constraints(self, x):
         inputs = keras.Input((6, WIDTH))

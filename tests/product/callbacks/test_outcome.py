@@ -63,13 +63,6 @@ def test_a_narrowing_is_told_in_one_line(compact, epochs, data, capsys):
     ]
 
 
-def test_nothing_is_told_without_verbosity_or_narrowing(data, capsys):
-    for compact, verbose in (("end", 0), ("off", 2)):
-        prune = ki.IdeaPruneCallback(4, 2, 4, compact=compact)
-        compiled().fit(*data, callbacks=[prune], verbose=verbose, **FIT)
-    assert "Narrowed" not in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     "count, begin, state",
     [
@@ -78,17 +71,10 @@ def test_nothing_is_told_without_verbosity_or_narrowing(data, capsys):
     ],
     ids=["before pruning", "while pruning"],
 )
-@pytest.mark.parametrize("how", ["unknown length", "stopped"])
-def test_training_that_ends_before_pruning_does_is_told(how, count, begin, state, data):
+def test_training_that_ends_before_pruning_does_is_told(count, begin, state, data):
     model = compiled()
     prune = ki.IdeaPruneCallback(4, begin, 8)
-    if how == "stopped":
-        x, y = (np.concatenate([array, array]) for array in data)
-        stop = StopsAfter(count - 1)
-        found = warned(model, x, y, batch_size=8, callbacks=[prune, stop])
-    else:
-        found = warned(model, batches(data, count), callbacks=[prune])
-    (told,) = found
+    (told,) = warned(model, batches(data, count), callbacks=[prune])
     expected = (
         f"ended at step {count}, and pruning would have ended at step {begin + 8}"
     )
@@ -113,18 +99,6 @@ def test_a_run_that_an_error_ends_says_no_more(data):
     assert not [w for w in caught if "Training ended" in str(w.message)]
 
 
-def test_training_that_ends_too_early_is_told_in_an_except_block_too(data):
-    """As after a checkpoint that was not found; and a mask being learned is no mask."""
-    prune = ki.IdeaPruneCallback(4, 1, 6, method="learned_mask")
-    model = compiled()
-    try:
-        raise FileNotFoundError
-    except FileNotFoundError:
-        callbacks = [prune, StopsAfter(4)]
-        (told,) = warned(model, *data, batch_size=8, callbacks=callbacks)
-    assert "not pruned, and its FFN width is [16, 12]" in str(told.message)
-
-
 def test_a_target_of_the_full_width_is_told_before_the_run(data):
     model = compiled(residual_model((8, 8)))
     (told,) = warned(
@@ -136,24 +110,3 @@ def test_a_target_of_the_full_width_is_told_before_the_run(data):
     model = compiled()
     for _ in range(2):
         assert not warned(model, *data, callbacks=[ki.IdeaPruneCallback(4, 1, 1)])
-
-
-def test_a_rounded_target_above_the_width_names_round_to(data):
-    prune = ki.IdeaPruneCallback(0.9, 2, 4, round_to=16)
-    with pytest.raises(
-        ValueError, match=r"target_dim=0.9, round_to=16, which keeps 16 .* Lower `round"
-    ):
-        compiled().fit(*data, callbacks=[prune], verbose=0, **FIT)
-
-
-def test_a_train_step_of_ones_own_that_may_be_too_short_is_warned_of(data):
-    class Own(keras.Model):
-        def train_step(self, *args, **kwargs):
-            return super().train_step(*args, **kwargs)
-
-    plain = residual_model()
-    model = compiled(Own(plain.inputs, plain.outputs))
-    prune = ki.IdeaPruneCallback(4, 6, 8)
-    first, last = warned(model, *data, batch_size=8, callbacks=[prune])
-    assert "Pruning must end within the run" in str(first.message)
-    assert "ended at step 8" in str(last.message)

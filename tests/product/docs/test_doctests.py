@@ -12,6 +12,21 @@ from tests.support.doctest_world import World, make_files
 ROOT = pathlib.Path(keras_idea.__file__).parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
+#: Each trains or exports for seconds: before a release.
+LONG = {
+    "callbacks.checkpoint.checkpoint.Checkpoint",
+    "callbacks.prune.idea_prune.IdeaPruneCallback",
+    "finding.targets.target_width",
+    "lm.data.tokens.batches.TokenBatches",
+    "lm.evaluation.hub_tasks.PaperTasks",
+    "lm.export.hf.folder.export_hf",
+    "lm.export.preset.export_preset",
+    "lm.runs.train.training.train",
+    "shapes.search.search",
+    "shapes.shrink.shrink",
+    "surgery.compact.compact",
+}
+
 
 def examples():
     """Every docstring with an example."""
@@ -22,8 +37,10 @@ def examples():
         parts = path.relative_to(ROOT.parent).with_suffix("").parts
         module = importlib.import_module(".".join(parts))
         for found in finder.find(module):
+            name = found.name.removeprefix("keras_idea.")
             if found.examples:
-                yield pytest.param(found, id=found.name.removeprefix("keras_idea."))
+                marks = pytest.mark.daily() if name in LONG else ()
+                yield pytest.param(found, id=name, marks=marks)
 
 
 @pytest.mark.parametrize("example", list(examples()))

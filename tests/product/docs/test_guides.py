@@ -75,12 +75,7 @@ def _is_text(statement):
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
-@pytest.mark.parametrize("text", ["import os\n", '"""\nTitle: A\n"""\n\n"""\nopen\n'])
-def test_what_is_no_guide_is_refused(text):
-    with pytest.raises(ValueError, match="begins with its header"):
-        read_guide(text)
-
-
+@pytest.mark.daily()
 def test_your_own_layer(run):
     names = run("your_own_layer")
     assert names["history"].history["width"][0] == 128
@@ -90,6 +85,7 @@ def test_your_own_layer(run):
     assert names["loaded"].count_params() == names["narrow"].count_params()
 
 
+@pytest.mark.daily()
 def test_heads_and_channels(run, tmp_path):
     names = run("heads_and_channels")
     # The residual stream of each width is one group; the head reads the last.
@@ -110,6 +106,7 @@ def test_heads_and_channels(run, tmp_path):
     assert pathlib.Path("search.png").stat().st_size > 10_000
 
 
+@pytest.mark.daily()
 def test_your_own_method(run, capsys):
     names = run("your_own_method")
     said = re.findall(r"(\w+): (\d\.\d+) bits", capsys.readouterr().out)
@@ -120,6 +117,7 @@ def test_your_own_method(run, capsys):
     assert names["NeuronTaylor"].name == "neuron_taylor"
 
 
+@pytest.mark.daily()
 def test_many_devices(tmp_path):
     """In a process of its own: it makes four devices of one CPU."""
     done = subprocess.run(
@@ -134,10 +132,3 @@ def test_many_devices(tmp_path):
     losses = re.findall(r"\[(.*?)\] \[96.0, 32.0, 32.0\]", done.stdout)
     alone, spread = (np.array(row.split(), float) for row in losses)
     np.testing.assert_allclose(alone, spread, atol=2e-3)
-
-
-def test_backends_are_named():
-    """A guide runs on the backend that is set, but for the one on meshes."""
-    for guide in GUIDES.glob("*.py"):
-        fixed = 'os.environ["KERAS_BACKEND"] = "jax"' in guide.read_text()
-        assert fixed == (guide.stem == "many_devices")

@@ -11,6 +11,7 @@ import zipfile
 
 import keras
 import numpy as np
+import pytest
 
 import keras_idea as ki
 from docs.building import llms
@@ -54,17 +55,6 @@ def test_the_readme_s_code_runs(tmp_path, monkeypatch, capsys):
     np.testing.assert_allclose(narrow.predict(x, verbose=0), expected, atol=1e-5)
 
 
-def test_the_layer_that_the_readme_names_shows_its_pruning_state():
-    readme = (ROOT / "README.md").read_text()
-    call, shown = re.search(
-        r"`(ki\.PrunableGatedFFN\(\d+\))` [^:]+: ((?:`\w+`[,.\s]*)+)", readme
-    ).groups()
-    layer = eval(call)
-    layer(np.ones((1, 32), "float32"))
-    for name in re.findall(r"`(\w+)`", shown):
-        assert hasattr(layer, name), name
-
-
 def run_page(name):
     """Runs the code of a page; returns its names."""
     names: dict = {}
@@ -73,6 +63,7 @@ def run_page(name):
     return names
 
 
+@pytest.mark.daily()
 def test_any_keras_model(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = run_page("any_keras_model")
@@ -94,6 +85,7 @@ def test_any_keras_model(tmp_path, monkeypatch, capsys):
         assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == expected
 
 
+@pytest.mark.daily()
 def test_families(tmp_path, monkeypatch):
     """A stock model, narrow, in a preset that KerasHub loads."""
     import keras_hub
@@ -170,6 +162,7 @@ def anchors(page):
     return {re.sub("[ -]+", "-", head) for head in plain}
 
 
+@pytest.mark.daily()
 def test_an_example_ends_as_it_says(capsys):
     runpy.run_path(str(ROOT / "examples/prune_in_fit.py"), run_name="__main__")
     said = capsys.readouterr().out
@@ -184,6 +177,7 @@ def example_of(name):
     return example
 
 
+@pytest.mark.daily()
 def test_a_pruned_checkpoint_keeps_its_tokenizer(monkeypatch, tmp_path):
     """The example's way: preset, student and teacher, preset; it writes text."""
     import keras_hub
@@ -208,18 +202,7 @@ def test_a_pruned_checkpoint_keeps_its_tokenizer(monkeypatch, tmp_path):
     assert pathlib.Path("hf/tokenizer.json").is_file()
 
 
-def test_the_family_of_one_run_has_the_widths_that_it_says(monkeypatch, tmp_path):
-    example = example_of("one_run_a_family")
-    monkeypatch.setattr(example, "STEPS", 30)
-    monkeypatch.chdir(tmp_path)
-    example.main()
-    for width in (example.WIDE, *example.NARROWER.values()):
-        member = keras.models.load_model(f"family/{width}.keras")
-        ffns = [layer for layer in member.layers if isinstance(layer, ki.GatedFFN)]
-        assert [ffn.hidden_dim for ffn in ffns] == [width, width]
-        assert int(member.optimizer.iterations) == 30
-
-
+@pytest.mark.daily()
 def test_branches_of_one_run_have_the_widths_that_they_say(monkeypatch, tmp_path):
     example = example_of("one_run_branches")
     monkeypatch.setattr(example, "ENLARGE", 6)

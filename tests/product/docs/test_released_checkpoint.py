@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 from examples import released_checkpoint
 from keras_idea.export import export_gguf
 from tests.support.gguf_models import TEXT, with_tokenizer
@@ -20,6 +22,7 @@ TO_SMALL = {
 }
 
 
+@pytest.mark.daily()
 def test_a_gguf_file_in_a_smaller_one_out(tmp_path, monkeypatch, capsys):
     """The whole command; what is done is not done again."""
     monkeypatch.chdir(tmp_path)

@@ -117,12 +117,6 @@ class TestKerasFiles:
         assert_refused(export, capsys, "narrow.keras' cannot be loaded", "Lambda")
 
     @pytest.mark.parametrize("name", CONFIGS)
-    def test_the_model(self, folder, capsys, name):
-        rewrite_keras(folder / m.KERAS, lambda config: CONFIGS[name]())
-        export = ["export", "run", "--preset", "out"]
-        assert_refused(export, capsys, "narrow.keras' cannot be loaded")
-
-    @pytest.mark.parametrize("name", CONFIGS)
     def test_the_ffn_of_a_block(self, folder, capsys, name):
         """Which this package's own `from_config` makes."""
         rewrite_keras(
@@ -190,25 +184,6 @@ class TestCheckpoints:
         path = folder / m.STEP / "arrays-00000.safetensors"
         m.arrays_with(m.holds(PICKLES[name]()))(path)
         assert_refused(self.GO_ON, capsys, "arrays-00000.safetensors does not hold")
-
-    @pytest.mark.parametrize("name", CONFIGS)
-    def test_probes(self, folder, capsys, name):
-        config = CONFIGS[name]()
-
-        def change(manifest):
-            manifest["facts"]["model"]["ffns"][0]["probe"] = config
-
-        m.manifest_with(change)(folder / m.STEP / "manifest.json")
-        assert_refused(self.GO_ON, capsys, "The checkpoint's probe cannot be made")
-
-    def test_a_probe_that_is_none(self, folder, capsys):
-        config = keras.saving.serialize_keras_object(keras.layers.ReLU())
-
-        def change(manifest):
-            manifest["facts"]["model"]["ffns"][0]["probe"] = config
-
-        m.manifest_with(change)(folder / m.STEP / "manifest.json")
-        assert_refused(self.GO_ON, capsys, "probe must be one of a pruning method")
 
     def test_the_payload_would_leave_a_mark(self, folder):
         """Else the others would show nothing."""

@@ -1,12 +1,9 @@
 """Checkpoints as files: whole, verified, the last few, one file at a time."""
 
-import gc
-import json
 import random
 import subprocess
 import sys
 import time
-import weakref
 
 import ml_dtypes
 import numpy as np
@@ -51,17 +48,6 @@ def test_what_was_written_is_read(tmp_path):
         assert read.tobytes() == array.tobytes()
 
 
-def test_nothing_is_there(tmp_path):
-    assert CheckpointFiles(tmp_path / "none").newest() is None
-
-
-def test_the_last_ones_are_kept(tmp_path):
-    files = CheckpointFiles(tmp_path, keep=2)
-    write(files, 1, 2, 30)
-    assert saved(tmp_path) == [(2, 2), (3, 30)]
-    assert files.newest().step == 30
-
-
 def test_the_newest_is_the_last_one_written(tmp_path):
     """Whatever its step: a second stage counts from 0 again."""
     files = CheckpointFiles(tmp_path, keep=2)
@@ -70,28 +56,6 @@ def test_the_newest_is_the_last_one_written(tmp_path):
     again = CheckpointFiles(tmp_path, keep=2)
     write(again, 1, facts={"try": 2})
     assert saved(tmp_path) == [(3, 1), (4, 1)] and again.newest().facts == {"try": 2}
-
-
-def test_checkpoints_of_earlier_versions_come_before(tmp_path):
-    """Their names held the step alone."""
-    files = CheckpointFiles(tmp_path)
-    for step in (8, 12):
-        name = files.write(step, lazily(ARRAYS), {"step": step})
-        (tmp_path / name).rename(tmp_path / f"step-{step:08d}")
-    assert files.names() == ["step-00000008", "step-00000012"]
-    assert files.newest().step == 12
-    name = files.write(1, lazily(ARRAYS), {})
-    assert name.startswith("checkpoint-000001-step-00000001-")
-    assert files.names() == ["step-00000008", "step-00000012", name]
-    assert files.newest().step == 1
-
-
-def test_what_only_looks_like_a_checkpoint_is_left_alone(tmp_path):
-    files = CheckpointFiles(tmp_path, keep=1)
-    (tmp_path / "copy of step-00000001").mkdir()
-    write(files, 1, 2)
-    assert [name.split("-")[3] for name in files.names()] == ["00000002"]
-    assert (tmp_path / "copy of step-00000001").is_dir()
 
 
 def test_of_two_writers_at_once_one_is_rejected(tmp_path):
@@ -107,26 +71,6 @@ def test_of_two_writers_at_once_one_is_rejected(tmp_path):
     assert saved(tmp_path) == [(1, 4)] and one.newest().array("a") == 1
 
 
-def test_no_more_than_a_file_is_held_at_once(tmp_path):
-    """Arrays are asked for one after the other, and given up file by file."""
-    held, most = [], []
-
-    def read(i):
-        gc.collect()
-        most.append(sum(reference() is not None for reference in held))
-        array = np.full(100, i, "float32")
-        held.append(weakref.ref(array))
-        return array
-
-    files = CheckpointFiles(tmp_path, shard_bytes=800)
-    files.write(1, [(f"a{i}", lambda i=i: read(i)) for i in range(8)], {})
-    # Two fit into a file; the next is read before that file is written.
-    assert max(most) <= 2
-    shards = list(tmp_path.glob("*/*.safetensors"))
-    assert len(shards) == 4
-    assert [files.newest().array(f"a{i}")[0] for i in range(8)] == list(range(8))
-
-
 def flip_a_byte(path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -137,30 +81,12 @@ def cut_off(path):
     path.write_bytes(path.read_bytes()[:-3])
 
 
-def change_a_number(path):
-    manifest = json.loads(path.read_text())
-    manifest["facts"]["step"] = 99
-    path.write_text(json.dumps(manifest))
-
-
 DAMAGES = {
     "a byte flipped": ("arrays-00000.safetensors", flip_a_byte, "changed or cut off"),
     "cut off": ("arrays-00000.safetensors", cut_off, "changed or cut off"),
-    "no arrays": ("arrays-00000.safetensors", lambda p: p.unlink(), "cannot be read"),
-    "empty": (
-        "arrays-00000.safetensors",
-        lambda p: p.write_bytes(b""),
-        "changed or cut off",
-    ),
     "manifest flipped": ("manifest.json", flip_a_byte, "cannot be read|been changed"),
-    "manifest edited": ("manifest.json", change_a_number, "has been changed"),
     "manifest cut off": ("manifest.json", cut_off, "cannot be read"),
     "no manifest": ("manifest.json", lambda p: p.unlink(), "cannot be read"),
-    "manifest of a list": (
-        "manifest.json",
-        lambda p: p.write_text("[1]"),
-        "has been changed",
-    ),
 }
 
 
@@ -211,10 +137,11 @@ while True:
 """
 
 
+@pytest.mark.daily()
 def test_killed_while_it_writes(tmp_path):
     """Whenever that is: the newest is whole, and none that was done is lost."""
     rng = random.Random(0)
-    for _ in range(6):
+    for _ in range(3):
         command = [sys.executable, "-W", "error", "-c", WRITER, str(tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             done = int(process.stdout.readline())

@@ -27,11 +27,6 @@ def taken(agenda, step):
     return actions
 
 
-def test_empty(agenda):
-    assert agenda.due_step == math.inf
-    assert agenda.take(10**9) is None and first not in agenda
-
-
 def test_by_step_and_then_as_added(agenda):
     agenda.add(7, second)
     agenda.add(5, second)
@@ -61,9 +56,3 @@ def test_postponed(agenda):
     assert agenda.due_step == 6
     assert taken(agenda, 6) == [first]
     assert agenda.due_step == 8
-
-
-def test_cleared(agenda):
-    agenda.add(3, first)
-    agenda.clear()
-    assert agenda.take(3) is None

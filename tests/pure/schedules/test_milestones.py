@@ -41,7 +41,7 @@ def test_milestones_by_hand():
     assert milestones([ki.CubicWidth(16, 4, 5, 1)], 6) == [6]
 
 
-@pytest.mark.parametrize("full", [2, 9, 64, 67, 512, 4096, 16384])
+@pytest.mark.parametrize("full", [2, 67, 4096])
 @pytest.mark.parametrize("share", [0.1, 0.375, 0.9])
 @pytest.mark.parametrize("every", [1, 7])
 def test_at_most_eight_and_never_too_narrow(full, share, every):
@@ -60,15 +60,6 @@ def test_at_most_eight_and_never_too_narrow(full, share, every):
         assert schedule(step) <= physical
         assert physical <= schedule(step) + step_down + filled
     assert widths[-1] == target
-
-
-def test_physical_widths_of_large_layers_are_multiples_of_128():
-    assert [physical_width(n, 2048, 512) for n in (2048, 1921, 1920, 600, 512)] == [
-        *(2048, 2048, 1920, 640, 512)
-    ]
-    assert physical_width(1950, 2000, 500) == 2000  # never wider than it was
-    assert physical_width(505, 2000, 500) == 512
-    assert physical_width(500, 2000, 500) == 500  # the target is what was asked for
 
 
 @pytest.mark.parametrize(
@@ -99,15 +90,3 @@ def test_eager_milestones_are_the_root_of_the_steps(steps, expected):
     assert most_milestones(steps, eager=False) == 8
     tried = min(range(8, 65), key=lambda m: m + steps / m)
     assert abs(tried - expected) <= 1
-
-
-@pytest.mark.parametrize("full, target", [(512, 192), (2048, 768), (16384, 6528)])
-def test_eager_runs_follow_their_masks_more_closely(full, target):
-    schedule = ki.CubicWidth(full, target, 0, 900)
-    few, many = (milestones([schedule], 900, eager) for eager in (False, True))
-    assert len(few) <= 8 < len(many) <= 30
-    step_down = bucket(full, target, 30)
-    assert step_down == (11 if full == 512 else 128 * -(-(full - target) // 30 // 128))
-    for step in many[:-1]:
-        width = physical_width(schedule(step), full, target)
-        assert schedule(step) <= width and (full == 512 or width % 128 == 0)

@@ -8,7 +8,7 @@ import sentencepiece
 import tokenizers
 from sentencepiece import sentencepiece_model_pb2 as proto
 
-from keras_idea.hub.token_paths import merged_from, most_used
+from keras_idea.hub.token_paths import most_used
 
 LETTERS = "abc"
 WORDS = ["".join(w) for n in range(1, 8) for w in itertools.product(LETTERS, repeat=n)]
@@ -55,7 +55,7 @@ def check(old, new, stay):
     return held
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_byte_pairs(seed):
     rng = random.Random(seed)
     tokens, merges = random_merges(rng)
@@ -69,7 +69,7 @@ def test_byte_pairs(seed):
     assert check(byte_pairs(tokens, merges), new, stay) >= len(LETTERS)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_sentencepiece(seed):
     """Scores that are equal among them: then the first two are merged."""
     rng = random.Random(seed)
@@ -110,7 +110,7 @@ WITHOUT_PARTS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", WITHOUT_PARTS)
 def test_kinds_that_keep_their_tokens_without_parts(name, seed):
     rng, made = random.Random(seed), WITHOUT_PARTS[name]
@@ -118,16 +118,3 @@ def test_kinds_that_keep_their_tokens_without_parts(name, seed):
     stay = {*LETTERS, *rng.sample(sorted(scores), len(scores) // 2)}
     new = made({token: s for token, s in scores.items() if token in stay})
     assert check(made(scores), new, stay) >= len(LETTERS)
-
-
-def test_without_its_parts_a_token_is_not_reached():
-    """What the law needs: were "ab" gone, "abc" would be "a", "bc"."""
-    ranks = {("a", "b"): 0, ("ab", "c"): 1, ("b", "c"): 2}
-    rank = lambda a, b: ranks.get((a, b))  # noqa: E731
-    assert merged_from("abc", rank) == ["a", "b", "c", "ab", "abc"]
-    assert merged_from("bca", rank) == ["bca"]  # nothing makes it
-    tokens = ["a", "b", "c", "ab", "bc", "abc"]
-    assert most_used(tokens, {"abc": 9}, LETTERS, 5, rank) == {*LETTERS, "ab", "abc"}
-    assert most_used(tokens, {"abc": 9, "bc": 10}, LETTERS, 5, rank) == {
-        *(*LETTERS, "bc", "ab")
-    }

@@ -1,0 +1,206 @@
+"""Faults that were in the package once, or were looked for: rows of tests.mutations."""
+
+from typing import NamedTuple
+
+
+class Fault(NamedTuple):
+    """One fault: in `file`, `old` becomes `new`; `folders` of tests find it."""
+
+    fault: str
+    file: str
+    old: str
+    new: str
+    folders: str
+    backend: str = "torch"
+
+
+_PRUNER, _CHECKPOINT = "step/pruner.py", "callbacks/checkpoint/checkpoint.py"
+_RENEWAL, _MASKS = "step/scores_and_masks.py", "functional/masks.py"
+FAULTS = (
+    # Faults that were there once, or were looked for.
+    Fault(
+        "scores are taken after the step",
+        _PRUNER,
+        "            self._step(self._of_active(grads, known), trainable_variables)\n",
+        "            self._step(self._of_active(grads, known), trainable_variables)\n"
+        "            renewal = (\n"
+        "                [gradients.sensitivities(ffn) for ffn in ffns],\n"
+        "                gradients.ends, gradients.ended)\n",
+        "laws",
+    ),
+    Fault(
+        "only the first slot is sliced",
+        "surgery/optimizer_state.py",
+        "for name, slots in slots_of(part):\n                found",
+        "for name, slots in list(slots_of(part))[:1]:\n                found",
+        "laws",
+    ),
+    Fault(
+        "a mask revives",
+        _MASKS,
+        "rankable = ops.logical_and(alive, ops.logical_not(ops.isnan(importance)))",
+        "rankable = ops.logical_not(ops.isnan(importance))",
+        "laws",
+    ),
+    Fault(
+        "a resumed run repeats a batch",
+        "lm/data/tokens/batches.py",
+        'check_int("start_step", start_step, minimum=0) :',
+        'max(check_int("start_step", start_step, minimum=0) - 1, 0) :',
+        "pure",
+    ),
+    Fault(
+        "of equal importances the last stay",
+        _MASKS,
+        'ops.cumsum(ops.cast(ties, "int32"), axis=-1) <= free',
+        'ops.flip(ops.cumsum(ops.flip(ops.cast(ties, "int32"), -1), -1), -1) <= free',
+        "laws",
+    ),
+    Fault(
+        "the width of the last step is an earlier one",
+        "functional/width.py",
+        "if elapsed < self.prune_steps:",
+        "if elapsed <= self.prune_steps:",
+        "laws",
+    ),
+    Fault(
+        "a NaN gradient stays in the scores",
+        _RENEWAL,
+        "measured = ops.isfinite(new)",
+        'measured = ops.ones_like(new, dtype="bool")',
+        "laws",
+    ),
+    Fault(
+        "masks fall by scores of nothing",
+        _RENEWAL,
+        "known = [bool(ops.any(values)) for values in importance]",
+        "known = [True for _ in importance]",
+        "laws",
+    ),
+    Fault(
+        "checkpoints are kept by their step",
+        "callbacks/checkpoint/files.py",
+        "return sorted(places)",
+        "return sorted(places, key=lambda place: (place[1], place[0]))",
+        "product",
+    ),
+    Fault(
+        "seeds are not put back",
+        _CHECKPOINT,
+        "            set_random_state(self._random_state)\n            self",
+        "            self",
+        "laws",
+    ),
+    Fault(
+        "a teacher counts in the budget",
+        "finding/budget.py",
+        "    weights = set(map(id, student_of(model).weights))\n"
+        "    plain = plain_variables(student_of(model))\n",
+        "    weights = set(map(id, model.weights))\n"
+        "    plain = plain_variables(model)\n",
+        "product",
+    ),
+    Fault(
+        "pruned rows are multiplied by zero",
+        "step/row_ops.py",
+        "ops.where(cut.spread(mask, 1) > 0, values, ops.zeros_like(values))",
+        "values * ops.cast(cut.spread(mask, 1), values.dtype)",
+        "laws",
+        "jax",
+    ),
+    Fault(
+        "gradients of pruned neurons count in a norm",
+        _PRUNER,
+        "grads[place] = of_active(cut, grads[place], track.mask.value)",
+        "pass",
+        "laws",
+    ),
+    Fault(
+        "averages bring pruned neurons back",
+        _PRUNER,
+        "zero_rows(ffn.cuts(), state.mask.value)",
+        "pass",
+        "laws",
+    ),
+    # Others.
+    Fault(
+        "the past weighs as the new should",
+        "functional/importance.py",
+        "(1.0 - decay) * new + decay * old",
+        "decay * new + (1.0 - decay) * old",
+        "laws",
+    ),
+    Fault(
+        "a learned mask's constraint has the wrong sign",
+        "functional/hard_concrete.py",
+        "return -by_sparsity * p",
+        "return by_sparsity * p",
+        "laws",
+    ),
+    Fault(
+        "Adam's second moment is not corrected",
+        "functional/adam.py",
+        "ops.sqrt(second / (1 - ops.power(betas[1], step)))",
+        "ops.sqrt(second)",
+        "laws",
+    ),
+    Fault(
+        "functions traced with the wide shapes stay",
+        "surgery/narrow_in_place.py",
+        "            make_train_function(part)",
+        "            pass",
+        "laws",
+        "tensorflow",
+    ),
+    Fault(
+        "a compact copy shares its metrics",
+        "surgery/copying.py",
+        "    if not isinstance(metric, keras.metrics.Metric):",
+        "    if True:",
+        "laws",
+    ),
+    Fault(
+        "the optimizer forgets a narrowed variable",
+        "surgery/narrow_in_place.py",
+        "            rename_key(part, key, variable_key(part, variable))",
+        "            pass",
+        "laws",
+        "tensorflow",
+    ),
+    Fault(
+        "a damaged checkpoint is taken",
+        "callbacks/checkpoint/files.py",
+        "                verified_manifest(self.folder / name)\n",
+        "",
+        "product",
+    ),
+    Fault(
+        "the logs before a kill are lost",
+        _CHECKPOINT,
+        '        self.history = saved.facts["history"]\n',
+        "",
+        "laws product",
+    ),
+    Fault(
+        "every process reads the first one's share",
+        "lm/data/tokens/batches.py",
+        "parts[self.shard_index :: self.shard_count]",
+        "parts[0 :: self.shard_count]",
+        "pure",
+    ),
+    Fault(
+        "windows leave a token out",
+        "lm/data/tokens/batches.py",
+        "start = int(index) * self.length\n",
+        "start = int(index) * (self.length + 1)\n",
+        "pure",
+    ),
+    Fault(
+        "compiled masks fall a step late",
+        _RENEWAL,
+        'schedule.call(ops.cast(iterations, "int32"))',
+        'schedule.call(ops.maximum(ops.cast(iterations, "int32") - 1, 0))',
+        "laws",
+        "jax",
+    ),
+)

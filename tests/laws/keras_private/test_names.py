@@ -1,0 +1,136 @@
+"""What Keras's layers and optimizers do inside, a line or two for each private name."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from keras_idea.keras_private import layers as inside
+from keras_idea.keras_private import optimizer_variables as of_optimizer
+from keras_idea.keras_private.bare_copy import KEPT, bare_copy, mirror_state
+from keras_idea.keras_private.callbacks import acts_at
+from keras_idea.keras_private.channels import input_layers, is_stock_layer, tell_size
+from keras_idea.keras_private.models import compilation, compile_arguments
+from keras_idea.keras_private.read_instead import names_of, rematerialized
+from keras_idea.keras_private.train_step import has_own_train_step
+from keras_idea.keras_private.variables import give_value, shaped
+from tests.support.helpers import to_numpy
+
+
+def built(layer, shape=(None, 4)):
+    layer.build(shape)
+    return layer
+
+
+def test_weights_of_layers():
+    lora = built(layers.Dense(3))
+    assert names_of(lora, lora.kernel) == ["_kernel"]
+    lora.enable_lora(2)
+    assert lora.kernel is not inside.stored_kernel(lora)
+    assert inside.stored_kernel(lora).shape == (4, 3)
+    norm = built(layers.BatchNormalization())
+    new = {"name": "other", "shape": (5,), "trainable": False}
+    inside.renew_weight(norm, "moving_mean", lambda: norm.add_weight(**new))
+    assert norm.non_trainable_variables[0] is norm.moving_mean
+    assert norm.moving_mean.shape == (5,)
+    dense = built(layers.Dense(2))
+    with shaped(dense.kernel, (4, 7)):
+        assert tuple(dense.kernel.shape) == (4, 7)
+    give_value(dense.kernel, keras.ops.ones((4, 1)))
+    inside.retrack_parameters([dense])
+    inside.set_output_dim(dense, 1), inside.set_input_dim(dense, 4)
+    assert dense.units == 1 and dense.count_params() == 6
+    if keras.backend.backend() == "torch":
+        assert any(p is dense.kernel.value for p in dense.parameters())
+
+
+def test_what_layers_hold():
+    inner = built(layers.Dense(3, name="inner"))
+    model = keras.Sequential([keras.Input((4,)), inner, layers.Dropout(0.5)])
+    assert inner in inside.walk(model) and inner in inside.all_layers(model)
+    takes = map(inside.takes_training, (layers.Dropout(0.1), layers.ReLU()))
+    assert [*takes] == [True, False]
+    assert is_stock_layer(inner) and not rematerialized(model)
+    inside.rematerialize(inner)
+    assert len(rematerialized(model)) == 1
+    with inside.without_remat(inner):
+        assert inner(np.ones((1, 4), "float32")).shape == (1, 3)
+    assert inside.config_number(inner, "units") == 3
+    norm = built(layers.BatchNormalization())
+    inside.set_last_dim(norm, 5)
+    assert norm.input_spec.axes == {-1: 5}
+    (given,) = input_layers(model)
+    tell_size(given, 0, 6)
+    assert model.input_shape == (None, 6)
+    wrapper = built(layers.TimeDistributed(layers.Dense(2)), (None, 3, 4))
+    assert "layer" in inside.own_attributes(wrapper)
+    copy, dense = bare_copy(wrapper), layers.Dense(2)
+    mirror_state(wrapper, copy, lambda layer: dense)
+    assert inside.sublayers(copy) == [dense]
+    inside.untrack(wrapper, wrapper.layer)
+    assert inside.sublayers(wrapper) == []
+
+
+def test_what_models_hold():
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(1)])
+    assert compilation(model) is None and not has_own_train_step(model)
+    model.compile("sgd", "mse")
+    first = compilation(model)
+    model.compile(**compile_arguments(model))
+    assert compilation(model) is not first is not None
+    stop = keras.callbacks.LambdaCallback(on_train_batch_end=print)
+    assert acts_at(stop, "batch_end") and not acts_at(stop, "batch_begin")
+
+
+def test_what_optimizers_hold():
+    a, b = (keras.Variable(np.ones(2, "float32"), name=name) for name in "ab")
+    optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=3)
+    optimizer.build([a, b])
+    assert of_optimizer.trained_variables(optimizer)[1] is b
+    assert of_optimizer.index_of(optimizer, b) == 1
+    for _ in range(2):
+        optimizer.apply([keras.ops.ones(2), keras.ops.ones(2)], [a, b])
+    assert int(of_optimizer.apply_count(optimizer).value) == 2
+    found = of_optimizer.accumulated_gradient(optimizer, b)
+    assert of_optimizer.gradient_sums(optimizer)[1] is found
+    np.testing.assert_allclose(to_numpy(found), [2, 2])
+    of_optimizer.train_others(optimizer, [b], {"_accumulated_gradients": [found]})
+    assert of_optimizer.index_of(optimizer, a) is None
+    added = optimizer.add_variable((2,), name="added")
+    of_optimizer.untrack_variable(optimizer, added)
+    assert not any(v is added for v in optimizer.variables)
+    of_optimizer.track_variable(optimizer, added)
+    assert optimizer.variables[-1] is added
+    adam = keras.optimizers.Adam()
+    scaled = keras.optimizers.LossScaleOptimizer(adam)
+    assert of_optimizer.parts(scaled) == [scaled, adam]
+    assert of_optimizer.innermost(scaled) is adam
+    # On tensorflow any two marks differ: there it is not known.
+    rate = of_optimizer.rate_source(keras.optimizers.SGD(0.1))
+    first, again = (of_optimizer.change_mark(rate) for _ in range(2))
+    assert (first == again) == (keras.backend.backend() != "tensorflow")
+    rate.assign(0.2)
+    assert of_optimizer.change_mark(rate) != first
+
+
+def test_a_locked_layer_takes_another():
+    layer, late = (
+        built(layers.TimeDistributed(layers.Dense(2)), (None, 3, 4)),
+        layers.ReLU(),
+    )
+    with pytest.raises(ValueError, match="cannot add new elements of state"):
+        layer.late = late
+    inside.unlocked(layer, setattr, "late", late)
+    assert late in inside.sublayers(layer)
+
+
+def test_each_attribute_that_keras_gives_a_layer_is_kept_or_made_anew():
+    """Keras may come to give more: then somebody must say which it is."""
+    made = {"name", "_dtype_policy", "_auto_config", "build", "quantize", "_lock"}
+    made |= {"_inbound_nodes", "_outbound_nodes", "_losses", "_loss_ids", "_tracker"}
+    made |= {"_losses_override", "_layers", "_metrics", "_seed_generators"}
+    made |= {"_trainable_variables", "_non_trainable_variables"}
+    # Of a backend's own class, of which Keras's is derived.
+    made |= set(vars(keras.layers.Layer.__base__())) | {"_tracked"}
+    left = set(vars(keras.layers.Layer())) - set(KEPT) - made
+    assert {name for name in left if not name.startswith("_self_")} == set()
