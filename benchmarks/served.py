@@ -24,7 +24,7 @@ from keras_idea.errors import KerasIdeaError
 from keras_idea.export import export_gguf
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.layers import GatedFFN
-from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from keras_idea.lm.export.compare import SAMPLES, model_subject
 from keras_idea.models import DecoderConfig, decoder
 from tests.support.hub_models import MODELS, randomize, tiny_lm

@@ -35,9 +35,9 @@ def decoder():
 def main():
     """Trains the family; prints the loss of each member on held-out text."""
     keras.utils.set_random_seed(0)
-    corpus, folder = ki.data.load_text("stdlib"), pathlib.Path("family")
+    corpus, folder = ki.data.open_text(paths="stdlib"), pathlib.Path("family")
     folder.mkdir(exist_ok=True)
-    held_out = corpus.validation_windows(length=32, limit=512)
+    held_out = corpus.held_out_windows(32, limit=512)
 
     model = decoder()
     rate = ki.CosineDecay(PEAK, PEAK / 100, STEPS, warmup_steps=20)

@@ -34,9 +34,9 @@ def decoder():
 def main():
     """Trains the family; prints the loss of each member on held-out text."""
     keras.utils.set_random_seed(0)
-    corpus, folder = ki.data.load_text("stdlib"), pathlib.Path("branches")
+    corpus, folder = ki.data.open_text(paths="stdlib"), pathlib.Path("branches")
     folder.mkdir(exist_ok=True)
-    held_out = corpus.validation_windows(length=32, limit=512)
+    held_out = corpus.held_out_windows(32, limit=512)
 
     def fit(model, start, steps, epochs, callback):
         batches = corpus.batches(seed=0, batch_size=32, length=32, start_step=start)

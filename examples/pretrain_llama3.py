@@ -15,7 +15,7 @@ import keras_hub
 import numpy as np
 
 import keras_idea as ki
-from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.make_tokenizer import make_tokenizer
 
 TEXT = sys.argv[1] if len(sys.argv) > 1 else "stdlib"
 FOLDER = sys.argv[2] if len(sys.argv) > 2 else "runs/small"
@@ -25,10 +25,10 @@ STEPS, EPOCH, BATCH, LENGTH, VOCABULARY = 2000, 100, 32, 128, 2048
 def main(steps: int = STEPS, epoch: int = EPOCH) -> float:
     """Trains and saves `FOLDER/preset`; returns bits per byte of held-out text."""
     keras.utils.set_random_seed(0)
-    text = ki.data.load_text(TEXT)
-    tokenizer = make_tokenizer("llama3", "bpe", text.sample(), VOCABULARY)
+    sample = ki.data.open_text(paths=TEXT).train.tobytes()
+    tokenizer = make_tokenizer("llama3", "bpe", sample, VOCABULARY)
     vocabulary = ki.data.tokenizer_vocabulary(tokenizer)
-    corpus = text.tokenized(vocabulary, tokenizer.start_token_id)
+    corpus = ki.data.open_text(paths=TEXT, vocabulary=vocabulary)
 
     backbone = keras_hub.models.Llama3Backbone(
         vocabulary_size=tokenizer.vocabulary_size(),
@@ -47,7 +47,7 @@ def main(steps: int = STEPS, epoch: int = EPOCH) -> float:
     def inputs(ids: np.ndarray) -> dict[str, np.ndarray]:
         return {"token_ids": ids, "padding_mask": np.ones_like(ids)}
 
-    x, y = corpus.validation_windows(length=LENGTH, limit=512)
+    x, y = corpus.held_out_windows(LENGTH, limit=512)
     checkpoint = ki.Checkpoint(f"{FOLDER}/checkpoints", every=2, keep=1)
     begun = checkpoint.restore(model)
     batches = corpus.batches(

@@ -27,9 +27,8 @@ def main() -> tuple[float, float]:
     student = keras_hub.models.CausalLM.from_preset(PRESET, preprocessor=None)
     preprocessor = keras_hub.models.CausalLMPreprocessor.from_preset(PRESET)
     tokenizer = preprocessor.tokenizer
-    corpus = ki.data.load_text("stdlib").tokenized(
-        ki.data.tokenizer_vocabulary(tokenizer), tokenizer.start_token_id
-    )
+    vocabulary = ki.data.tokenizer_vocabulary(tokenizer)
+    corpus = ki.data.open_text(paths="stdlib", vocabulary=vocabulary)
 
     steps = PRUNE_STEPS + RECOVER_STEPS
     schedule = ki.CosineDecay(1e-3, 1e-5, steps, warmup_steps=20)
@@ -40,7 +39,7 @@ def main() -> tuple[float, float]:
     def inputs(ids: np.ndarray) -> dict[str, np.ndarray]:
         return {"token_ids": ids, "padding_mask": np.ones_like(ids)}
 
-    x, y = corpus.validation_windows(length=LENGTH, limit=512)
+    x, y = corpus.held_out_windows(LENGTH, limit=512)
     batches = corpus.batches(seed=0, batch_size=BATCH, length=LENGTH)
 
     def bits() -> float:

@@ -31,18 +31,6 @@ class TextError(KerasIdeaError, ValueError):
     """Raised for text that cannot be trained on; says what to give instead."""
 
 
-class CacheError(TextError):
-    """Raised for a token cache that is missing or damaged."""
-
-
-class PositionError(TextError):
-    """Raised for a saved position that is invalid or belongs to other data."""
-
-
-class StreamError(KerasIdeaError, OSError):
-    """A compressed file that is cut off or damaged."""
-
-
 class ConfigError(KerasIdeaError, ValueError):
     """A run's description that cannot be carried out; says how to mend it."""
 

@@ -1,6 +1,5 @@
-"""Judging language models: perplexity, and the field's own benchmarks."""
+"""Evaluates language models: perplexity and bits per byte of a text."""
 
-from keras_idea.lm.evaluation.perplexity import Perplexity, perplexity
-from keras_idea.lm.evaluation.scorer import TokenScorer
+from keras_idea.lm.evaluation.perplexity import Perplexity, TokenScorer, perplexity
 
 __all__ = ["Perplexity", "TokenScorer", "perplexity"]

@@ -162,7 +162,7 @@ One unit is a key/value head with all query heads that read it.
 """
 
 LENGTH = 32
-corpus = ki.data.load_text("stdlib")  # tokens are bytes
+corpus = ki.data.open_text(paths="stdlib")  # tokens are bytes
 
 
 def as_inputs(ids):
@@ -210,7 +210,7 @@ model is trained, so pruning starts at once, at a third of the peak learning rat
 """
 
 BUDGET = lm.backbone.count_params() * 2 // 3
-x, y = corpus.validation_windows(length=LENGTH, limit=256)
+x, y = corpus.held_out_windows(LENGTH, limit=256)
 
 
 def bits(model):
@@ -240,7 +240,7 @@ which `fit` cannot. With `refit=True`, `ki.shrink` also fits the layers that rea
 remaining units, by least squares.
 """
 
-windows = next(corpus.batches(seed=1, batch_size=256, length=LENGTH))
+windows = next(iter(corpus.batches(seed=1, batch_size=256, length=LENGTH)))
 data = (as_inputs(windows[0]), windows[1])
 whole = load()
 whole.compile(loss=nats)

@@ -55,7 +55,7 @@ config = DecoderConfig(
     hidden_dim=96,
     sequence_length=32,
 )
-corpus = ki.data.load_text("stdlib")
+corpus = ki.data.open_text(paths="stdlib")
 STEPS = 60
 
 

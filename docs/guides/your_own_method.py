@@ -74,8 +74,8 @@ methods.
 """
 
 STEPS = 240
-corpus = ki.data.load_text("stdlib")
-x, y = corpus.validation_windows(length=32, limit=256)
+corpus = ki.data.open_text(paths="stdlib")
+x, y = corpus.held_out_windows(32, limit=256)
 
 
 def model_of(hidden_dim):
@@ -138,7 +138,7 @@ wide.fit(
 )
 print(f"{'128 neurons':>13}: {bits_of(wide):.3f} bits per byte")
 
-batch = next(corpus.batches(seed=1, batch_size=256, length=32))
+batch = next(iter(corpus.batches(seed=1, batch_size=256, length=32)))
 for method in ("random", "magnitude", NeuronTaylor(), "sensitivity", "activation"):
     small = ki.shrink(wide, {"neurons": 24}, batch, method)
     name = getattr(method, "name", method)

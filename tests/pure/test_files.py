@@ -9,14 +9,11 @@ import subprocess
 import sys
 import threading
 
-import numpy as np
 import pytest
 
 from keras_idea import files
-from keras_idea.data import byte_vocabulary
 from keras_idea.errors import ReportRefused
 from keras_idea.files import check_place, json_digest, replacing, write_atomically
-from keras_idea.lm.data.text.vocabulary import fingerprint_of
 from tests.support.full_disk import full_disk
 
 
@@ -175,8 +172,3 @@ class TestJsonDigest:
         assert json_digest(self.VALUE, hashlib.blake2b) == manifest
         assert json_digest(self.VALUE) == index
         assert json_digest(self.VALUE, cell) == "96c9141e8015f10e"
-        fingerprint = fingerprint_of("bytes", np.int64(7), self.VALUE)
-        assert fingerprint == "a8053ab7b734c4770b13cbc0943136e9"
-        assert byte_vocabulary().fingerprint == "d5f1dee523e7528869444a840683b084"
-        ended = byte_vocabulary(end=True).fingerprint
-        assert ended == "730fe6f2fcd55a14ae3803f9d55bbf28"

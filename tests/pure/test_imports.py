@@ -109,7 +109,7 @@ def test_the_line():
         f"{FACES}))\n"
         "assert not [m for m in sys.modules if m.startswith(above)]\n"
         f"assert set({FACES}) <= set(dir(ki))\n"
-        "assert ki.data.load_text and ki.export.export_hf\n"
+        "assert ki.data.open_text and ki.export.export_hf\n"
         "assert ki.evaluation.perplexity and ki.hub.load\n"
         "try: ki.dta\n"
         "except AttributeError as error: print(error)\n"

@@ -1,19 +1,15 @@
 """What the examples in docstrings take for granted: names, and files beside them."""
 
-import dataclasses
 import functools
-import pathlib
 import shutil
-import tempfile
 
 import keras
 import numpy as np
 
 import keras_idea as ki
-from keras_idea.data import TextSource, build_cache, byte_vocabulary
 from keras_idea.models import DecoderConfig, decoder
 from tests.support import malformed
-from tests.support.text_files import huggingface_file, jsonl, sentencepiece_file
+from tests.support.text_files import jsonl
 
 RUN = malformed.CONFIG
 
@@ -52,12 +48,6 @@ def _lm(world):
     return with_tokenizer(tiny_lm("llama3", vocabulary_size=261), "llama3")
 
 
-def _cache(world):
-    """The tokens of `text.txt`: its bytes, and a zero at its end."""
-    vocabulary = dataclasses.replace(byte_vocabulary(), end_id=0)
-    return build_cache(TextSource("text.txt"), vocabulary, "cache", progress=False)
-
-
 MAKERS = {
     "ki": lambda world: ki,
     "keras": lambda world: keras,
@@ -69,7 +59,6 @@ MAKERS = {
     "data": lambda world: _batches(world["x"], world["y"]),
     "text": lambda world: "def f(x):\n    return x\n" * 100,
     "prune": lambda world: ki.IdeaPruneCallback(4, begin_step=1, prune_steps=2),
-    "cache": _cache,
 }
 
 
@@ -89,21 +78,8 @@ def _documents():
     return jsonl(["one", "two", "three"])
 
 
-@functools.cache
-def _tokenizers():
-    """Dict of file name to bytes."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = pathlib.Path(place)
-        made = (
-            huggingface_file(folder / "tokenizer.json"),
-            sentencepiece_file(folder / "tokenizer.model"),
-        )
-        return {path.name: path.read_bytes() for path in made}
-
-
 def make_files(sound, folder):
-    """The files that examples name: a run's description, runs, a preset, documents,
-    tokenizers.
+    """The files that examples name: a run's description, runs, a preset, documents.
 
     Args:
         sound: Path of what `malformed.make_all` made.
@@ -115,7 +91,3 @@ def make_files(sound, folder):
     (folder / "run.toml").write_text(RUN)
     (folder / "corpus").mkdir()
     (folder / "corpus" / "a.jsonl").write_bytes(_documents())
-    (folder / "eval").mkdir()
-    (folder / "eval" / "openwebtext.jsonl").write_bytes(_documents())
-    for name, content in _tokenizers().items():
-        (folder / name).write_bytes(content)

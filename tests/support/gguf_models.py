@@ -1,7 +1,7 @@
 """Tiny models of the families that GGUF files are written of."""
 
 import keras_idea as ki
-from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from keras_idea.models import DecoderConfig, decoder
 from tests.support.hub_models import randomize, tiny_lm
 

@@ -1,1 +1,1 @@
-"""Language models judged: perplexity, and the field's own benchmarks."""
+"""Evaluates language models: perplexity and bits per byte."""

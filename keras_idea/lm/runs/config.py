@@ -21,7 +21,7 @@ from pydantic import (
 
 from keras_idea.errors import ConfigError
 from keras_idea.hub.families import HUB_FAMILIES
-from keras_idea.lm.data.text.make_tokenizer import check_tokenizer
+from keras_idea.lm.data.make_tokenizer import check_tokenizer
 from keras_idea.methods import METHODS
 from keras_idea.validation import check_choice, did_you_mean, require
 
@@ -145,7 +145,7 @@ class Data(Table):
         0.05, "the fraction that is held out"
     )
     validation_batches: _Count = _key(32, "batches per validation")
-    max_megabytes: _Positive = _key(16.0, "the most text to read")
+    max_megabytes: _Positive | None = _key(None, "the most text to read")
     batch_size: _Count = _key(32, "sequences per optimizer step")
     cache: _Text = _key("runs/token-cache", "folder of the tokens", may_change=True)
 

@@ -16,7 +16,7 @@ from keras_idea.distillation import distiller
 from keras_idea.errors import TextError, TrainingDiverged
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm import distribution as devices
-from keras_idea.lm.data.tokens.interfaces import Batch
+from keras_idea.lm.data.tokens import Batch
 from keras_idea.lm.evaluation.perplexity import perplexity_of
 from keras_idea.lm.report.curves import Curve, metrics_csv
 from keras_idea.lm.runs import text as run_text
@@ -83,9 +83,8 @@ class Run:
     def validation(self) -> Batch:
         """Arrays `(windows, length)` that every validation reads: whole batches."""
         data, rows = self.config.data, self.config.distribution.data
-        arrays = self.models.text.validation_windows(
-            length=self.length, limit=data.validation_batches * data.batch_size
-        )
+        limit = data.validation_batches * data.batch_size
+        arrays = self.models.text.held_out_windows(self.length, limit)
         count = len(arrays[0])
         whole = count - count % data.batch_size or count - count % rows
         if not whole:

@@ -12,14 +12,13 @@ from keras_idea.errors import ConfigError, EvaluationError, ExportRefused
 from keras_idea.hub.families import needs_start
 from keras_idea.hub.family import NUM_BYTES
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.lm.data.text.vocabulary import (
+from keras_idea.lm.data.documents import documents, find_files
+from keras_idea.lm.data.vocabulary import (
     Vocabulary,
     byte_vocabulary,
     tokenizer_vocabulary,
 )
-from keras_idea.lm.data.tokens.load_text import whole_text
-from keras_idea.lm.evaluation.perplexity import Perplexity, perplexity
-from keras_idea.lm.evaluation.scorer import TokenScorer
+from keras_idea.lm.evaluation.perplexity import Perplexity, TokenScorer, perplexity
 from keras_idea.lm.export.load import load_run, reads_bytes
 from keras_idea.lm.runs.config import RunConfig, load_config
 
@@ -89,16 +88,25 @@ def judge_text(
     Raises:
         EvaluationError: If there are more than 512 MB of text, or fewer than 2 tokens.
     """
-    text = whole_text(source, _MOST_BYTES)
-    if len(text) >= _MOST_BYTES:
-        raise EvaluationError(
-            f"{str(source)!r} has more than {_MOST_BYTES:,} bytes. Give a part of it."
-        )
-    ids = judged.vocabulary.encode(text.decode("utf-8", "replace"))
+    ids = judged.vocabulary.encode(whole_text(source))
     if len(ids) < 2:
         raise EvaluationError(f"{str(source)!r} has no 2 tokens. Give more text.")
     sizes, start = judged.vocabulary.token_bytes, judged.window_start
     return perplexity(judged.scorer, ids, sizes, stride, lambda done: None, start)
+
+
+def whole_text(source: str | os.PathLike) -> str:
+    """The text of a file, a folder or "stdlib".
+
+    Raises:
+        EvaluationError: If there are more than 512 MB of it.
+    """
+    files = find_files(source)
+    if sum(file.stat().st_size for file in files.values()) > _MOST_BYTES:
+        raise EvaluationError(
+            f"{str(source)!r} has more than {_MOST_BYTES:,} bytes. Give a part of it."
+        )
+    return "".join(documents(files.values()))
 
 
 def shown(found: Perplexity) -> str:

@@ -28,20 +28,20 @@ from keras_idea.hub.loading import (
 from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.keras_private.variables import without_parameters, without_values
 from keras_idea.layers import GatedFFN, PrunableGatedFFN
-from keras_idea.lm.data.chat.chat_text import TokenizedText
-from keras_idea.lm.data.text.make_tokenizer import (
+from keras_idea.lm.data.make_tokenizer import (
     DEFAULT_VOCABULARY_SIZE,
     make_tokenizer,
 )
-from keras_idea.lm.data.text.vocabulary import (
+from keras_idea.lm.data.tokens import START_EVERY, Tokens
+from keras_idea.lm.data.vocabulary import (
     Vocabulary,
     byte_vocabulary,
     tokenizer_vocabulary,
 )
-from keras_idea.lm.runs import text as run_text
 from keras_idea.lm.runs.compiling import compiled
 from keras_idea.lm.runs.config import Model, RunConfig
 from keras_idea.lm.runs.sizes import Sizes, narrow_sizes
+from keras_idea.lm.runs.text import tokens_of
 from keras_idea.models import DecoderConfig, decoder
 from keras_idea.validation import require
 
@@ -101,7 +101,7 @@ def _of_decoder(config: RunConfig) -> Source:
     shape = config.model
     head_dim = shape.model_dim // shape.num_heads
     prunes_heads = "kv_groups" in shape.pruned_kinds
-    size = len(_byte_vocabulary(config).token_bytes)
+    size = byte_vocabulary().vocabulary_size
 
     def make(sizes: Sizes, ffn: Callable[..., keras.layers.Layer]) -> keras.Model:
         heads, key_value_heads = shape.num_heads, shape.num_key_value_heads
@@ -132,10 +132,6 @@ def _of_decoder(config: RunConfig) -> Source:
         lambda sizes: make(sizes, GatedFFN),
         outlined,
     )
-
-
-def _byte_vocabulary(config: RunConfig) -> Vocabulary:
-    return byte_vocabulary(end=run_text.packs_documents(config.data))
 
 
 def _of_family(config: RunConfig, family: str, vocabulary_size: int | None) -> Source:
@@ -258,8 +254,7 @@ class RunModels:
     """What a run trains, and on what.
 
     Attributes:
-        text: the text as tokens.
-        vocabulary: `Vocabulary` of the tokens.
+        text: `Tokens`, with their vocabulary.
         source: `Source` of the models.
         narrow: `Sizes` at the end.
         preprocessor: KerasHub's, saved with the narrow model; None: it reads bytes.
@@ -267,8 +262,7 @@ class RunModels:
     """
 
     config: RunConfig
-    text: TokenizedText
-    vocabulary: Vocabulary
+    text: Tokens
     source: Source
     narrow: Sizes
     preprocessor: Any = None
@@ -305,39 +299,46 @@ def run_models(config: RunConfig) -> RunModels:
         ConfigError: If the models cannot be made.
         TextError: If there is no text, or less than a sequence of it.
     """
-    shape, raw = config.model, run_text.open_raw(config)
-    preprocessor, start_id = None, None
+    shape, made = config.model, []
     if shape.hub is not None:
-        row = HUB_FAMILIES[shape.hub]
-        sample = b"" if shape.tokenizer == "bytes" else raw.sample()
-        given = (shape.hub, shape.tokenizer, sample, shape.vocabulary_size)
-        tokenizer = make_tokenizer(*given)
-        kind = getattr(keras_hub().models, f"{row.prefix}CausalLMPreprocessor")
-        preprocessor = kind(tokenizer, sequence_length=shape.sequence_length)
+        prefix = HUB_FAMILIES[shape.hub].prefix
+        kind = getattr(keras_hub().models, f"{prefix}CausalLMPreprocessor")
+
+        def vocabulary(sample: str) -> Vocabulary:
+            how = (str(shape.hub), shape.tokenizer, sample, shape.vocabulary_size)
+            made.append(
+                kind(make_tokenizer(*how), sequence_length=shape.sequence_length)
+            )
+            return tokenizer_vocabulary(made[0].tokenizer)
+
+        text = tokens_of(config, vocabulary)
     elif shape.preset is not None:
+        source = source_of(config)  # before a text is tokenized
         with loading(shape.preset):
-            preprocessor = preprocessor_of(shape.preset)
-            if preprocessor is None:
+            made.append(preprocessor_of(shape.preset))
+            if made[0] is None:
                 raise ArgumentError("It has no tokenizer.")
-    if preprocessor is None:
-        vocabulary, source = _byte_vocabulary(config), source_of(config)
+        text = tokens_of(config, tokenizer_vocabulary(made[0].tokenizer))
     else:
-        tokenizer = preprocessor.tokenizer
-        vocabulary, start_id = tokenizer_vocabulary(tokenizer), tokenizer.start_token_id
-        source = source_of(config, tokenizer.vocabulary_size())
-    # A released Gemma needs the start token before every sequence; a chat template
-    # has its own.
-    starts_all = shape.preset is not None and needs_start(source.backbone or object)
-    starts_all = starts_all and not config.data.chat
-    length = shape.sequence_length
+        text = tokens_of(config, byte_vocabulary())
+    preprocessor, starts_all, start_id = None, False, None
+    if made:
+        (preprocessor,) = made
+        start_id = preprocessor.tokenizer.start_token_id
+    if shape.preset is None:
+        size = None if preprocessor is None else text.vocabulary.vocabulary_size
+        source = source_of(config, size)
+    elif source.backbone is not None:
+        # A released Gemma needs the start token before every sequence; a chat template
+        # has its own.
+        starts_all = needs_start(source.backbone) and not config.data.chat
+    every = 1 if starts_all else START_EVERY
+    parts = config.distribution.model
     return RunModels(
         config,
-        run_text.tokenize(
-            raw, vocabulary, length, source.backbone, start_id, starts_all
-        ),
-        vocabulary,
+        dataclasses.replace(text, start_id=start_id, start_every=every),
         source,
-        narrow_sizes(shape, source.at_start, source.outline, config.distribution.model),
+        narrow_sizes(shape, source.at_start, source.outline, parts),
         preprocessor,
         start_id if starts_all else None,
     )

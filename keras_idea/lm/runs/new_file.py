@@ -1,7 +1,6 @@
 """`keras-idea new`: a run file with the recommended settings, each with its reason."""
 
 import json
-import math
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -21,8 +20,6 @@ from keras_idea.settings.setting import Setting, given, setting
 #: The tables of a file: key -> what it is set to.
 _Tables: TypeAlias = dict[str, dict[str, Setting]]
 
-# UTF-8 bytes of a token, with room; megabytes that `[data]` reads by default.
-_BYTES_PER_TOKEN, _READ = 5, 16.0
 # Batches of a validation: by default, and at least.
 _MOST_BATCHES, _LEAST_BATCHES = 32, 4
 
@@ -140,7 +137,7 @@ def _tables(
             "validate_every": known["steps_per_epoch"],
         },
     }
-    tables["data"] = {**_text(tokens, text), **batches}
+    tables["data"] = {**_text(text), **batches}
     if preset is not None:
         tables["distillation"] = {
             "teacher": given(preset, "the checkpoint itself"),
@@ -172,15 +169,11 @@ def _target(known: Mapping[str, Setting]) -> dict[str, Setting]:
     return {name: Setting(target.value, target.basis, reason)}
 
 
-def _text(tokens: int, text: str | None) -> dict[str, Setting]:
+def _text(text: str | None) -> dict[str, Setting]:
     if text is None:
         why = "Python's source text: name what your model will read"
         return {"paths": given(["stdlib"], why)}
-    data = {"paths": given([text], "your text")}
-    needed = math.ceil(tokens * _BYTES_PER_TOKEN / 1e6)
-    if needed > _READ:
-        data["max_megabytes"] = given(float(needed), "the most text that is read")
-    return data
+    return {"paths": given([text], "your text")}
 
 
 def _validation_batches(found: Recommended) -> dict[str, Setting]:

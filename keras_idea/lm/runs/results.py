@@ -131,7 +131,7 @@ def _verdict(rows: list[ResultRow]) -> list[str]:
 
 def _sample(run: Run, narrow: keras.Model) -> str:
     """Text that the narrow model writes, its prompt at the beginning."""
-    settings, vocabulary = run.config.sample, run.models.vocabulary
+    settings, vocabulary = run.config.sample, run.models.text.vocabulary
     start = [] if run.models.start_id is None else [run.models.start_id]
     if settings.prompt is not None:
         prompt = [int(i) for i in vocabulary.encode(settings.prompt)]

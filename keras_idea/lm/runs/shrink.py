@@ -22,12 +22,16 @@ from keras_idea.hub.loading import (
     outline,
     preprocessor_of,
 )
-from keras_idea.lm.data.text.vocabulary import tokenizer_vocabulary
-from keras_idea.lm.data.tokens.load_text import whole_text
-from keras_idea.lm.evaluation.perplexity import Perplexity, perplexity
-from keras_idea.lm.evaluation.scorer import TokenScorer, most_tokens
+from keras_idea.lm.data.vocabulary import tokenizer_vocabulary
+from keras_idea.lm.evaluation.perplexity import (
+    Perplexity,
+    TokenScorer,
+    most_tokens,
+    perplexity,
+)
 from keras_idea.lm.export.preset import export_preset
 from keras_idea.lm.report.table import markdown_table
+from keras_idea.lm.runs.judge import whole_text
 from keras_idea.methods import Activation
 from keras_idea.settings.how_narrow import how_narrow
 from keras_idea.shapes.shrink import shrink
@@ -35,7 +39,7 @@ from keras_idea.shapes.targets import VOCABULARY
 
 # Of the text: the share that is held out, and windows of it that are judged.
 _HELD_OUT, _WINDOWS = 0.1, 32
-_MOST_BYTES = 16_000_000
+_MOST = 16_000_000  # characters
 
 
 def shrink_checkpoint(
@@ -96,7 +100,7 @@ def shrink_checkpoint(
         targets = {**targets, "neurons": target_width(neurons, full, round_to)}
     positions = getattr(backbone, "max_sequence_length", None)
     window = window if positions is None else min(window, positions)
-    read = whole_text(text, _MOST_BYTES).decode("utf-8", "ignore")
+    read = whole_text(text)[:_MOST]
     cut = round(len(read) * (1 - _HELD_OUT))
     vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
     ids = np.asarray(vocabulary.encode(read[:cut]), "int32")

@@ -1,102 +1,59 @@
-"""The text of a run: opened as `[data]` says, in the models' vocabulary."""
+"""The text of a run, opened as `[data]` says."""
 
 import os
-import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Any
 
-import keras
-
-from keras_idea.lm.data.chat.chat_text import ChatText, RawText, TokenizedText
-from keras_idea.lm.data.text.file_streams import COMPRESSED
-from keras_idea.lm.data.text.hf_dataset import StreamedDataset
-from keras_idea.lm.data.text.readers import suffix_of
-from keras_idea.lm.data.text.sources import TextSource
-from keras_idea.lm.data.text.vocabulary import Vocabulary
-from keras_idea.lm.data.tokens.cached_corpus import Documents
-from keras_idea.lm.data.tokens.interfaces import START_EVERY, Batch, BatchShard
-from keras_idea.lm.data.tokens.load_text import load_text
-from keras_idea.lm.runs.config import Data, RunConfig
-
-_RECORDS = (".jsonl", ".ndjson", ".parquet")
+from keras_idea.lm.data.text import open_text
+from keras_idea.lm.data.tokens import Tokens
+from keras_idea.lm.data.vocabulary import Vocabulary
+from keras_idea.lm.runs.config import RunConfig
 
 
-def packs_documents(data: Data) -> bool:
-    """Whether documents are packed one after another, with a token between them."""
-    given = (data.dataset, data.pattern, data.validation_paths)
-    several = len(data.paths) > 1 or data.documents != "file"
-    return (
-        several or any(value is not None for value in given) or _has_records(data.paths)
-    )
-
-
-def _has_records(paths: list[str]) -> bool:
-    files: list[pathlib.Path] = []
-    for path in map(pathlib.Path, paths):
-        files += path.rglob("*") if path.is_dir() else [path]
-    return any(f.suffix in COMPRESSED or suffix_of(f) in _RECORDS for f in files)
-
-
-def open_raw(config: RunConfig) -> RawText:
-    """The run's text before it is tokenized."""
-    data = config.data
-    fraction = data.validation_fraction
-
-    def files(paths: list[str]) -> TextSource:
-        return TextSource(
-            paths, field=data.field, split=data.documents, pattern=data.pattern
-        )
-
-    held_out = None if data.validation_paths is None else files(data.validation_paths)
-    if data.chat:
-        return ChatText(
-            files(data.paths),
-            data.cache,
-            config.model.sequence_length,
-            data.template,
-            validation=held_out,
-            validation_fraction=fraction,
-        )
-    most = round(data.max_megabytes * 1e6)
-    if not packs_documents(data):
-        return load_text(data.paths[0], fraction, most)
-    source: TextSource | StreamedDataset = files(data.paths)
-    if data.dataset is not None:
-        name, _, revision = data.dataset.partition("@")
-        source = StreamedDataset(name, revision=revision or None, field=data.field)
-    name = data.dataset or ", ".join(data.paths)
-    return Documents(source, data.cache, held_out, fraction, most, name)
-
-
-def tokenize(
-    raw: RawText,
-    vocabulary: Vocabulary,
-    length: int,
-    backbone: type[keras.Model] | None = None,
-    start_id: int | None = None,
-    starts_all: bool = False,
-) -> TokenizedText:
-    """The text in a vocabulary; `backbone` chooses the chat template.
+def tokens_of(
+    config: RunConfig, vocabulary: Vocabulary | Callable[[str], Vocabulary]
+) -> Tokens:
+    """Opens the run's text in a vocabulary, or in one that is made of a sample of it.
 
     Raises:
-        TextError: If there is less than a sequence of it.
+        TextError: If there is no text, or less than a sequence of it.
     """
-    if isinstance(raw, ChatText) and backbone is not None:
-        raw = raw.of_family(backbone.__name__.removesuffix("Backbone"))
-    text = raw.tokenized(vocabulary, start_id, 1 if starts_all else START_EVERY)
+    data, length = config.data, config.model.sequence_length
+    dataset, _, revision = (data.dataset or "").partition("@")
+    text = open_text(
+        paths=None if dataset else data.paths,
+        dataset=dataset or None,
+        dataset_revision=revision or None,
+        field=data.field,
+        documents=data.documents,
+        pattern=data.pattern,
+        validation_paths=data.validation_paths,
+        validation_fraction=data.validation_fraction,
+        max_megabytes=data.max_megabytes,
+        chat=data.chat,
+        template=data.template or config.model.preset,
+        length=length,
+        vocabulary=vocabulary,
+        cache=data.cache,
+    )
     text.check_length(length)
     return text
 
 
 def batches(
-    text: TokenizedText, config: RunConfig, start_step: int, index: int, count: int
-) -> Iterator[Batch]:
-    """The training batches of one process of `count`, from a step on."""
+    text: Tokens, config: RunConfig, start_step: int, index: int, count: int
+) -> Any:
+    """The training batches of one process of `count`, from a step on.
+
+    A part of a step is a batch of its own.
+    """
     return text.batches(
-        seed=config.run.seed,
-        batch_size=config.data.batch_size,
         length=config.model.sequence_length,
-        start_step=start_step,
-        share=BatchShard(config.parts, index, count),
+        batch_size=config.data.batch_size // config.parts,
+        seed=config.run.seed,
+        start_step=start_step * config.parts,
+        index=index,
+        count=count,
     )
 
 

@@ -114,7 +114,7 @@ def _prepare(config: RunConfig, folder: RunFolder) -> Run:
 
 
 def _load_teacher(run: Run) -> keras.Model:
-    source, own = run.config.distillation.teacher, run.models.vocabulary
+    source, own = run.config.distillation.teacher, run.models.text.vocabulary
     try:
         teacher: Any = load_run(str(source), dtype=run.config.run.dtype)
     except ExportRefused as error:
@@ -137,7 +137,7 @@ def _summary(run: Run) -> str:
     begins = "" if run.models.start_id is None else ", each sequence begins with <s>"
     lines = [
         f"Text: {text.description} ({plural(len(text.train), 'token')} to train on, "
-        f"{len(text.validation):,} held out), read {times:,.3g} times",
+        f"{len(text.held_out):,} held out), read {times:,.3g} times",
         f"Vocabulary: {plural(run.models.source.vocabulary_size, 'token')}, "
         f"{text.train_bytes_per_token():.2f} bytes per token{begins}",
         f"Backend: {keras.backend.backend()}. Run folder: {run.folder.shown}",

@@ -15,7 +15,7 @@ import pytest
 
 import keras_idea as ki
 from docs.building import llms
-from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from keras_idea.lm.runs.config import parse_config
 from keras_idea_cli import main
 from tests.pure.test_face import PACKAGES

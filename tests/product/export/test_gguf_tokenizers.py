@@ -8,7 +8,7 @@ import pytest
 import keras_idea as ki
 from keras_idea.errors import ExportRefused
 from keras_idea.export import export_gguf
-from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from keras_idea.lm.export.gguf import released
 from keras_idea.lm.export.gguf import tokenizer as gguf_tokenizer
 from keras_idea.lm.export.hf import tokenizer as hf_tokenizer

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_idea.export import export_hf
-from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from tests.support.hub_models import tiny_lm
 from tests.support.with_tokenizer import TEXT, VOCABULARY, with_tokenizer
 

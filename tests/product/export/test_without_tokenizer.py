@@ -10,7 +10,7 @@ import pytest
 
 import keras_idea as ki
 from keras_idea.export import load_run
-from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from keras_idea.lm.runs.judge import load_judged
 from keras_idea.models import DecoderConfig, decoder
 from keras_idea_cli import main

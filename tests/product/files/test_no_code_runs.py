@@ -17,8 +17,6 @@ import numpy as np
 import pytest
 
 import keras_idea
-from keras_idea.data import load_vocabulary
-from keras_idea.errors import TextError
 from keras_idea_cli import main
 from tests.support import malformed as m
 
@@ -189,14 +187,6 @@ class TestCheckpoints:
         """Else the others would show nothing."""
         pickle.loads(PICKLES["a pickle"]())
         assert pathlib.Path(MARK).exists()
-
-
-@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model"])
-def test_tokenizers(folder, name):
-    (folder / name).write_bytes(pickle.dumps(Payload()))
-    with pytest.raises(TextError, match=f"{name}' is no "):
-        load_vocabulary(folder / name)
-    assert not pathlib.Path(MARK).exists()
 
 
 # What would undo all this: not one line of the package says it.

@@ -13,7 +13,7 @@ import pytest
 import keras_idea as ki
 from keras_idea.hub.hf.folder import first_of_prompt
 from keras_idea.hub.loading import load_with_notes, preprocessor_of
-from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from keras_idea.lm.runs.config import parse_config
 from keras_idea.lm.runs.models import run_models
 from tests.support import released_tokenizers as made

@@ -132,7 +132,7 @@ def test_evaluate_counts_every_token(finished, tmp_path, capsys):
 def test_windows_never_exceed_the_model_s_positions(tmp_path):
     import keras_hub
 
-    from keras_idea.lm.data.text.make_tokenizer import make_tokenizer
+    from keras_idea.lm.data.make_tokenizer import make_tokenizer
     from tests.support.hub_models import tiny_lm
 
     lm = tiny_lm("gpt2", vocabulary_size=261)

@@ -222,12 +222,21 @@ def test_a_teacher_of_other_tokens_is_refused(finished, tmp_path, monkeypatch, c
     assert not (tmp_path / "runs/tiny").exists()
 
 
+TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}{{ '<|start_header_id|>' + m['role'] + "
+    "'<|end_header_id|>' + m['content'] + '<|eot_id|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}"
+    "{{ '<|start_header_id|>assistant<|end_header_id|>' }}{% endif %}"
+)
+
+
 def test_conversations(tmp_path):
     lines = [{"prompt": f"What is {i}?", "response": f"It is {i}."} for i in range(200)]
     (tmp_path / "chat.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
     config = with_hub(ONE_LAYER, 'hub = "llama3"').replace("text.txt", "chat.jsonl")
     config = config.replace("sequence_length = 16", "sequence_length = 64")
-    config = config.replace("[data]\n", '[data]\nchat = true\ntemplate = "plain"\n')
+    template = json.dumps(TEMPLATE)
+    config = with_keys(config, "data", "chat = true", f"template = {template}")
     run, printed = run_in(tmp_path, config)
     assert "held-out responses alone" in printed
     lines = metrics(run)

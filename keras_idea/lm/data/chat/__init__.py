@@ -1,1 +1,0 @@
-"""Conversations: records, templates, and rows in which only responses count."""

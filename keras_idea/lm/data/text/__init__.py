@@ -1,1 +1,0 @@
-"""Text: where it comes from, what is left out of it, and which tokens it becomes."""

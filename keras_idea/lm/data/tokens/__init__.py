@@ -1,1 +1,0 @@
-"""Tokens: cached, packed into windows, and given to `fit` in batches."""
