@@ -88,12 +88,19 @@ def _size(text: str) -> Any:
         raise typer.BadParameter(f"{text!r} is no number and no fraction") from None
 
 
+def _count(says: str) -> Any:
+    return Option(metavar="N", parser=_number, help=says)
+
+
+def _kept(says: str) -> Any:
+    return Option(metavar="SIZE", parser=_size, help=says)
+
+
 _File = Annotated[
     str | None, Argument(metavar="FILE.toml", help="the run file (default: the demo)")
 ]
 _MODEL = "a run folder, a KerasHub preset, a Hugging Face folder or a GGUF file"
 _Model = Annotated[str, Argument(metavar="MODEL", help=_MODEL)]
-_OptionalNumber = Annotated[Any, Option(metavar="N", parser=_number)]
 _TEXT = "a text file or folder, or 'stdlib'"
 
 
@@ -102,18 +109,12 @@ _TEXT = "a text file or folder, or 'stdlib'"
 )
 def new(
     file: Annotated[str, Argument(metavar="FILE.toml", help="the file to write")],
-    tokens: Annotated[
-        Any, Option(metavar="N", parser=_number, help="tokens to train on")
-    ],
+    tokens: Annotated[Any, _count("tokens to train on")],
     preset: Annotated[
         str | None, Option(help="the checkpoint (default: a small model from nothing)")
     ] = None,
-    target_parameters: Annotated[
-        Any, Option(metavar="N", parser=_number, help="the most parameters to keep")
-    ] = None,
-    target_dim: Annotated[
-        Any, Option(metavar="SIZE", parser=_size, help="neurons to keep, or a fraction")
-    ] = None,
+    target_parameters: Annotated[Any, _count("the most parameters to keep")] = None,
+    target_dim: Annotated[Any, _kept("neurons to keep, or a fraction")] = None,
     text: Annotated[str | None, Option(help="a text file, records or a folder")] = None,
 ) -> None:
     """Write a run file with the recommended settings, each with its reason."""
@@ -208,24 +209,12 @@ def shrink(
     source: _Model,
     to: Annotated[str, Option(metavar="FOLDER", help="where the preset is saved")],
     text: Annotated[str, Option(help=f"{_TEXT}, to measure on")],
-    neurons: Annotated[
-        Any, Option(metavar="SIZE", parser=_size, help="of each FFN, or a fraction")
-    ] = None,
-    kv_groups: Annotated[
-        Any, Option(metavar="SIZE", parser=_size, help="key/value heads, likewise")
-    ] = None,
-    blocks: Annotated[
-        Any, Option(metavar="SIZE", parser=_size, help="blocks, likewise")
-    ] = None,
-    hidden_dim: Annotated[
-        Any, Option(metavar="SIZE", parser=_size, help="width of the residual stream")
-    ] = None,
-    vocabulary: Annotated[
-        Any, Option(metavar="SIZE", parser=_size, help="the tokens used most")
-    ] = None,
-    target_parameters: Annotated[
-        Any, Option(metavar="N", parser=_number, help="instead: most parameters")
-    ] = None,
+    neurons: Annotated[Any, _kept("of each FFN, or a fraction")] = None,
+    kv_groups: Annotated[Any, _kept("key/value heads, likewise")] = None,
+    blocks: Annotated[Any, _kept("blocks, likewise")] = None,
+    hidden_dim: Annotated[Any, _kept("width of the residual stream")] = None,
+    vocabulary: Annotated[Any, _kept("the tokens used most")] = None,
+    target_parameters: Annotated[Any, _count("instead: most parameters")] = None,
     method: Annotated[
         str, Option(help="activation, sensitivity, magnitude or random")
     ] = "activation",
@@ -238,9 +227,7 @@ def shrink(
     round_to: Annotated[
         int, Option(help="a fraction of neurons becomes a multiple of it")
     ] = 1,
-    tokens: Annotated[
-        Any, Option(metavar="N", parser=_number, help="most tokens to measure on")
-    ] = 32_768,
+    tokens: Annotated[Any, _count("most tokens to measure on")] = 32_768,
     window: Annotated[int, Option(help="tokens of a row")] = 512,
 ) -> None:
     """Make a checkpoint smaller in one step, without training, and save a preset."""

@@ -4,6 +4,7 @@ A key's default and meaning stand in its field; docs/runs.md is generated from t
 Resuming accepts another value of a key that `may_change`: it cannot affect results.
 """
 
+import math
 import os
 import pathlib
 import tomllib
@@ -420,17 +421,15 @@ def _conflicts(config: RunConfig, wrote: set[str]) -> Any:
         "random",
     ):
         yield '`pruning.refit_windows` needs the method "activation" or "random".'
-    every = run.validate_every
-    for what, steps in (
-        ("all steps", budget.total_steps),
-        ("the wide stage", budget.enlarge_steps),
-    ):
-        if steps % every:
-            near = min(_divisors(steps), key=lambda n: abs(n - every))
-            yield (
-                f"`run.validate_every` must divide {steps}, the steps of {what}. "
-                f"Received: {every}. Set it to {near}, for example."
-            )
+    every, steps = run.validate_every, budget.total_steps
+    if steps % every or budget.enlarge_steps % every:
+        both = math.gcd(steps, budget.enlarge_steps)
+        divisors = [n for n in range(1, both + 1) if both % n == 0]
+        near = min(divisors, key=lambda n: abs(n - every))
+        yield (
+            f"`run.validate_every` must divide the {budget.enlarge_steps} steps of the "
+            f"wide stage and all {steps}. Received: {every}. Set it to {near}."
+        )
 
 
 def _wrong_sizes(model: Model) -> Any:
@@ -453,7 +452,3 @@ def _wrong_sizes(model: Model) -> Any:
             "`model.num_key_value_heads` must divide `num_heads`. Received: "
             f"{model.key_value_heads} and {model.num_heads}."
         )
-
-
-def _divisors(number: int) -> list[int]:
-    return [n for n in range(1, number + 1) if number % n == 0]

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import keras
 
-from keras_idea.errors import ArgumentError, ConfigError
+from keras_idea.errors import ConfigError
 from keras_idea.lm.runs.config import RunConfig, parse_config
 from keras_idea.lm.runs.models import source_of
 from keras_idea.lm.runs.plan import plan
@@ -68,19 +68,6 @@ def new(
     with open(file, "x", encoding="utf-8") as opened:
         opened.write(source)
     print(f"{planned}\n\nWrote {file}. Read it, then run: keras-idea train {file}")
-
-
-def target_of(parameters: int | None, kept: str | None) -> Any:
-    """What `recommended` takes, from the options of the command line."""
-    if kept is None:
-        return parameters
-    try:
-        return float(kept) if "." in kept else {"neurons": int(kept)}
-    except ValueError:
-        raise ArgumentError(
-            "`--target-dim` must be a fraction such as 0.67, or a number of neurons. "
-            f"Received: {kept!r}."
-        ) from None
 
 
 def run_file(

@@ -1,8 +1,9 @@
 """`keras-idea plan`: what a run does and costs, from shapes alone."""
 
 import dataclasses
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import keras
 
@@ -20,7 +21,6 @@ from keras_idea.lm.runs.results import SCRATCH
 from keras_idea.lm.runs.sizes import (
     Sizes,
     Timeline,
-    linear_in_sizes,
     make_timeline,
     narrow_sizes,
 )
@@ -138,15 +138,16 @@ def _bytes(variables: list[keras.Variable]) -> int:
     )
 
 
-def _stages(config: RunConfig, outlined: object, at: Timeline) -> Iterator[StagePlan]:
+def _stages(
+    config: RunConfig, outlined: Callable[[Sizes], keras.Model], at: Timeline
+) -> Iterator[StagePlan]:
     length = config.model.sequence_length
     tokens = config.data.batch_size * length
-    work = linear_in_sizes(
-        outlined,  # type: ignore[arg-type]
-        lambda model: multiply_adds(model, length),
-        at.wide,
-        list(at.wide.by_kind()),
-    )
+
+    @functools.cache
+    def work(sizes: Sizes) -> int:
+        return multiply_adds(outlined(sizes), length)
+
     taught = 0
     if config.distillation.teacher is not None:
         found = find_model(config.distillation.teacher, "learn from")
@@ -159,7 +160,7 @@ def _stages(config: RunConfig, outlined: object, at: Timeline) -> Iterator[Stage
         name: str, first: int, last: int, sizes: tuple[Sizes, Sizes], stored: dict
     ) -> StagePlan:
         flops = sum(
-            steps * (train_flops(int(work(each)), tokens) + taught)
+            steps * (train_flops(work(each), tokens) + taught)
             for steps, each in _pieces(stored, first, last)
         )
         rates = float(rate(first)), float(rate(last - 1))

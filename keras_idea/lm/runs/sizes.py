@@ -2,15 +2,16 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
 
 from keras_idea import methods
 from keras_idea.errors import ArgumentError, ConfigError
-from keras_idea.finding.budget import Budget, Costs
-from keras_idea.finding.targets import sizes_at_one_ratio, target_width
+from keras_idea.finding.budget import Budget
+from keras_idea.finding.find import find_groups
+from keras_idea.finding.targets import target_widths
 from keras_idea.functional.milestones import compaction_widths
 from keras_idea.groups.kinds import KINDS, KindName
 from keras_idea.lm.runs.config import Model, RunConfig
@@ -137,80 +138,29 @@ def narrow_sizes(
     Raises:
         ConfigError: If there is nothing to prune, or the limit cannot be met.
     """
-    units = start.by_kind()
-    kept: dict[KindName, int]
-    if shape.target_parameters is None:
-        targets: Any = shape.targets or {"neurons": shape.target_dim or 192}
-        kept = {
-            kind: target_width(
-                target, units[kind], shape.round_to if KINDS[kind].rounded else 1
-            )
-            for kind, target in targets.items()
-        }
-        for kind, count in kept.items():
-            if count >= units[kind]:
-                raise ConfigError(
-                    f"[model] The target must keep fewer than the {units[kind]} "
-                    f"{KINDS[kind].units}. Received: {targets[kind]}, which keeps "
-                    f"{count}. Lower it."
-                )
-    else:
-        kept = _within(shape, start, outline, parts)
+    units, kinds = start.by_kind(), shape.pruned_kinds
+    budget = Budget(shape.target_parameters)
+    targets: Any = dict.fromkeys(kinds)
+    if not budget:
+        targets = shape.targets or {"neurons": shape.target_dim or 192}
+    model = outline(start)
+    groups = [g for g in find_groups(model, kinds) if g.kind in targets]
+    round_to = shape.round_to if not budget else math.lcm(shape.round_to, parts)
+    try:
+        widths = target_widths(targets, budget, model, groups, round_to)
+    except ArgumentError as error:
+        raise ConfigError(f"[model] {error}") from None
+    kept: dict[str, int] = {group.kind: count for group, count in widths}
     for kind, count in kept.items():
+        if count >= units[kind] and not (budget and kept != units):
+            raise ConfigError(
+                f"[model] The target must keep fewer than the {units[kind]} "
+                f"{KINDS[kind].units}. Received: {targets[kind] or budget}, which "
+                f"keeps {count}. Lower it."
+            )
         if count % parts:
             raise ConfigError(
                 f"`distribution.model` must divide the {KINDS[kind].units} at the end, "
                 f"{count}. Received: {parts}. Set another target, or use `data`."
             )
     return dataclasses.replace(start, **kept)
-
-
-def _within(
-    shape: Model, start: Sizes, outline: Callable[[Sizes], keras.Model], parts: int
-) -> dict[KindName, int]:
-    """The most units of each kind within a number of parameters."""
-    budget, kinds = Budget(shape.target_parameters), tuple(shape.kinds)
-    units, multiple = start.by_kind(), math.lcm(shape.round_to, parts)
-    parameters = linear_in_sizes(outline, keras.Model.count_params, start, kinds)
-
-    def costs(sizes: Sequence[int]) -> Costs:
-        given: dict[str, int] = dict(zip(kinds, sizes, strict=True))
-        return Costs(int(parameters(dataclasses.replace(start, **given))), 0)
-
-    steps = [(units[kind], multiple if KINDS[kind].rounded else 1) for kind in kinds]
-    wide = costs([units[kind] for kind in kinds])
-    if budget.allows(wide):
-        raise ConfigError(
-            f"[model] The wide model is within {budget} already: it has "
-            f"{wide.parameters:,} parameters. Set a smaller limit."
-        )
-    try:
-        if kinds == ("neurons",):
-            kept = [budget.widest(lambda width: costs([width]), *steps[0])]
-        else:
-            kept = budget.most(sizes_at_one_ratio(steps), costs, "size")
-    except ArgumentError as error:
-        raise ConfigError(f"[model] {error}") from None
-    return dict(zip(kinds, kept, strict=True))
-
-
-def linear_in_sizes(
-    outline: Callable[[Sizes], keras.Model],
-    measure: Callable[[keras.Model], float],
-    start: Sizes,
-    kinds: Sequence[KindName],
-) -> Callable[[Sizes], float]:
-    """Measures models of any sizes by one outline, and one more for each kind.
-
-    Exact for what each unit of a kind adds equally much to.
-    """
-    ones: dict[str, int] = dict.fromkeys(kinds, 1)
-    base = dataclasses.replace(start, **ones)
-    least = measure(outline(base))
-    more = {
-        kind: measure(outline(dataclasses.replace(base, **{kind: 2}))) - least
-        for kind in kinds
-    }
-    return lambda sizes: (
-        least + sum((sizes.by_kind()[kind] - 1) * each for kind, each in more.items())
-    )

@@ -19,7 +19,13 @@ from tests.support.tiny_run import ALONE, TEXT, metrics, with_hub, with_keys
 
 pytestmark = pytest.mark.daily()
 RUN = (
-    with_hub(ALONE, 'hub = "llama3"')
+    with_hub(
+        ALONE,
+        'hub = "llama3"',
+        # Which the devices divide.
+        'tokenizer = "bpe"',
+        "vocabulary_size = 264",
+    )
     .replace('["text.txt"]', '["documents.jsonl"]\ncache = "cache"')
     .replace("num_heads = 2", "num_heads = 4")
     .replace("validate_every = 4", 'validate_every = 2\noutput = "run"')
