@@ -68,7 +68,7 @@ def test_nothing_else_is_asked_for(page):
 def test_what_is_seen(page):
     driver, _ = page
     images = driver.find_elements(By.TAG_NAME, "img")
-    assert len(images) == 3
+    assert len(images) == 2
     for image in images:
         assert image.is_displayed()
         assert image.size["width"] > 300 and image.size["height"] > 200

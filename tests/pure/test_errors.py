@@ -18,7 +18,6 @@ OTHERS = {
     "methods/method.py": {"NotImplementedError"},
     "methods/probe.py": {"NotImplementedError"},
     "processes.py": {"ValueError"},
-    "lm/report/curves.py": {"ValueError"},
 }
 
 

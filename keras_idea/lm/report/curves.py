@@ -1,9 +1,7 @@
-"""The figures of a training, one per epoch: metrics.csv, written and read."""
+"""The figures of a training, one per epoch: metrics.csv."""
 
 import csv
 import io
-import os
-import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 
 #: The columns of metrics.csv after the name of the training.
@@ -85,20 +83,3 @@ def metrics_csv(curves: Iterable[Curve]) -> str:
             row = ["" if c is None else f"{c[epoch]:.7g}" for c in columns]
             lines.writerow([curve.name, *row])
     return text.getvalue()
-
-
-def read_metrics(path: str | os.PathLike) -> list[Curve]:
-    """Reads what `metrics_csv` has written.
-
-    Raises:
-        ValueError: If it is something else.
-    """
-    curves: dict[str, Curve] = {}
-    reader = csv.DictReader(pathlib.Path(path).read_text("utf-8").splitlines())
-    if reader.fieldnames != ["run", *COLUMNS]:
-        raise ValueError(f"{path} has other columns than the metrics of a run")
-    for line in reader:
-        name = line.pop("run")
-        curve = curves.setdefault(name, Curve(name, {}))
-        curve.add({column: float(value) for column, value in line.items() if value})
-    return list(curves.values())

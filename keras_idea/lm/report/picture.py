@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -101,60 +101,22 @@ def _draw_units(
 
 def _draw_loss(axis: "Axes", curves: Sequence[Curve], teacher: float | None) -> None:
     """Lines of training and points of validations, in bits per byte."""
+    late: list[float] = []
     for curve, color in zip(curves, COLORS, strict=False):
-        draw_curve(axis, curve, curve.name, color)
-    values = [v for c in curves for v in _late(c)]
+        steps, train = curve.points("bits_per_byte")
+        held_out = curve.columns["validation"]
+        label = f"{curve.name}: {held_out[-1]:.3f} on held-out text"
+        axis.plot(steps, train, color=color, linewidth=1.6, alpha=0.6)
+        axis.plot(steps, held_out, "o", color=color, mec="white", label=label)
+        # The losses of the first epochs are far above the rest.
+        skipped = -(-len(steps) // 10)
+        late += [v for column in (train, held_out) for v in column[skipped:] or column]
     if teacher is not None:
-        axis.axhline(teacher, color=INK, linestyle=":", label=f"teacher: {teacher:.3f}")
-        values.append(teacher)
-    fit_axis(axis, values)
-    axis.legend(fontsize=10.5, loc="upper right", frameon=False)
-
-
-def draw_curve(axis: "Axes", curve: Curve, name: str, color: str) -> None:
-    """Draws the training loss of an epoch as a line, its validation as a point."""
-    steps, train = curve.points("bits_per_byte")
-    validation = curve.columns["validation"]
-    axis.plot(steps, train, color=color, linewidth=1.6, alpha=0.6)
-    axis.plot(
-        steps,
-        validation,
-        "o",
-        color=color,
-        markeredgecolor="white",
-        label=f"{name}: {validation[-1]:.3f} on held-out text",
-    )
-
-
-def fit_axis(axis: "Axes", values: Sequence[float]) -> None:
-    """Sets an axis to the finite values, which leave out the first steps' losses."""
-    known = [value for value in values if np.isfinite(value)] or [0.0]
+        label = f"teacher: {teacher:.3f}"
+        axis.axhline(teacher, color=INK, linestyle=":", label=label)
+        late.append(teacher)
+    known = [value for value in late if np.isfinite(value)] or [0.0]
     low, span = min(known), max(max(known) - min(known), 0.1)
     axis.set_ylim(low - 0.1 * span, low + 1.1 * span)
     axis.set_ylabel("bits per byte")
-
-
-def _late(curve: Curve) -> list[float]:
-    """The losses after the first tenth of the epochs: those are far above."""
-    skipped = -(-len(curve.columns["step"]) // 10)
-    columns = (curve.columns["bits_per_byte"], curve.columns["validation"])
-    return [value for column in columns for value in column[skipped:] or column]
-
-
-def draw_side_by_side(
-    path: str | os.PathLike | BinaryIO, runs: Sequence[tuple[str, Curve]]
-) -> None:
-    """Draws loss and width of the pruned models of several runs, with their names."""
-    panels: Any = {"nrows": 2, "ncols": 1, "sharex": True, "height_ratios": [2.2, 1]}
-    with figure(path, 11, 6.5, "", **panels) as (loss, width):
-        for index, (name, curve) in enumerate(runs):
-            color = COLORS[index % len(COLORS)]
-            draw_curve(loss, curve, name, color)
-            width.plot(*curve.points("width"), color=color, linewidth=1.8)
-        fit_axis(loss, [value for _, curve in runs for value in _late(curve)])
-        loss.legend(loc="upper right", frameon=False)
-        width.set_ylabel("FFN width")
-        width.set_ylim(bottom=0)
-        width.set_xlabel("optimizer steps")
-        for axis in (loss, width):
-            dress(axis)
+    axis.legend(fontsize=10.5, loc="upper right", frameon=False)

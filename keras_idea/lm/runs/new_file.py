@@ -63,52 +63,45 @@ def new(
         raise ConfigError(
             f"{str(file)!r} exists already and is not replaced. Give another name."
         )
-    source = run_file(file, tokens, preset, target, text)
-    planned = plan(parse_config(source, file.stem))
-    with open(file, "x", encoding="utf-8") as opened:
-        opened.write(source)
-    print(f"{planned}\n\nWrote {file}. Read it, then run: keras-idea train {file}")
-
-
-def run_file(
-    file: pathlib.Path,
-    tokens: int,
-    preset: str | None,
-    target: Any,
-    text: str | None,
-) -> str:
-    """The TOML text of `new`."""
     begin = "" if preset is None else f"[model]\npreset = {json.dumps(preset)}\n"
     source = source_of(parse_config(begin, file.stem))
     model = source.outline(source.at_start)
     found = recommended(model, tokens, target, trained=preset is not None)
-    tables = _tables(found, tokens, preset, text, file.stem)
+    tables = _tables(found, preset, text, file.stem)
     what = "A run from nothing" if preset is None else "A checkpoint made smaller"
     head = _HEAD.format(
         what=f"{what}, {found['tokens_per_parameter']:g} tokens per parameter",
         file=file,
         output=tables["run"]["output"].value,
     )
-    return head + "".join(_lines(tables))
+    content = head + "".join(_lines(tables))
+    planned = plan(parse_config(content, file.stem))
+    with open(file, "x", encoding="utf-8") as opened:
+        opened.write(content)
+    print(f"{planned}\n\nWrote {file}. Read it, then run: keras-idea train {file}")
 
 
 def _tables(
-    found: Recommended, tokens: int, preset: str | None, text: str | None, name: str
+    found: Recommended, preset: str | None, text: str | None, name: str
 ) -> _Tables:
     known = found.settings
-    total = known["total_steps"]
+    total, size, batch = (
+        known[key] for key in ("total_steps", "tokens_per_step", "batch_size")
+    )
     rest = total.value - known["begin_step"].value - known["prune_steps"].value
-    size, batch = known["tokens_per_step"], known["batch_size"]
-    reason = f"{size.reason}; {batch.reason}"
-    batches = {
-        "batch_size": Setting(batch.value, size.basis, reason),
-        **_validation_batches(found),
-    }
+    model = {"hidden_dim": given(512, "the demo's, as the sizes that are left out")}
+    source = given(["stdlib"], "Python's source code: name what your model will read")
     tables = {
         "model": {
-            **_model(preset),
+            **(model if preset is None else {"preset": given(preset, "yours")}),
             **_target(known),
             **_of(known, "round_to", "sequence_length"),
+        },
+        "data": {
+            "paths": source if text is None else given([text], "your text"),
+            "batch_size": Setting(
+                batch.value, size.basis, f"{size.reason}; {batch.reason}"
+            ),
         },
         "budget": {
             "enlarge_steps": known["begin_step"],
@@ -124,24 +117,30 @@ def _tables(
             "validate_every": known["steps_per_epoch"],
         },
     }
-    tables["data"] = {**_text(text), **batches}
     if preset is not None:
         tables["distillation"] = {
             "teacher": given(preset, "the checkpoint itself"),
             **_of(known, "weight", "temperature", "features", "top_k"),
         }
-    _save_memory(tables, found)
+    fewer = max(_LEAST_BATCHES, found["steps_per_epoch"] // 2)
+    if fewer < _MOST_BATCHES:
+        why = "few, because a validation comes after few steps"
+        tables["data"]["validation_batches"] = Setting(fewer, "an estimate", why)
+    parts = found["tokens_per_step"] // rules.AT_ONCE.value
+    # A refit needs whole steps; so does TensorFlow, which rejects parts.
+    whole = found.situation == "very few" or keras.backend.backend() == "tensorflow"
+    if parts > 1 and not whole:
+        cut = setting(rules.AT_ONCE, parts)
+        tables["optimizer"]["gradient_accumulation_steps"] = cut
+    if found["parameters"] >= rules.LARGE:
+        tables["run"]["rematerialize"] = setting(rules.REMATERIALIZE)
+    if on_devices():
+        tables["run"]["dtype"] = setting(rules.MIXED)
     return tables
 
 
 def _of(known: Mapping[str, Setting], *names: str) -> dict[str, Setting]:
     return {name: known[name] for name in names if name in known}
-
-
-def _model(preset: str | None) -> dict[str, Setting]:
-    if preset is not None:
-        return {"preset": given(preset, "the checkpoint")}
-    return {"hidden_dim": given(512, "the demo's; so are the sizes that are left out")}
 
 
 def _target(known: Mapping[str, Setting]) -> dict[str, Setting]:
@@ -154,34 +153,6 @@ def _target(known: Mapping[str, Setting]) -> dict[str, Setting]:
         [units] = target.value.values()
         return {"target_dim": Setting(units, target.basis, reason)}
     return {name: Setting(target.value, target.basis, reason)}
-
-
-def _text(text: str | None) -> dict[str, Setting]:
-    if text is None:
-        why = "Python's source text: name what your model will read"
-        return {"paths": given(["stdlib"], why)}
-    return {"paths": given([text], "your text")}
-
-
-def _validation_batches(found: Recommended) -> dict[str, Setting]:
-    fewer = max(_LEAST_BATCHES, found["steps_per_epoch"] // 2)
-    if fewer >= _MOST_BATCHES:
-        return {}
-    why = "few, because a validation comes after few steps"
-    return {"validation_batches": Setting(fewer, "an estimate", why)}
-
-
-def _save_memory(tables: _Tables, found: Recommended) -> None:
-    parts = found["tokens_per_step"] // rules.AT_ONCE.value
-    # A refit needs whole steps; so does TensorFlow, which refuses parts.
-    whole = found.situation == "very few" or keras.backend.backend() == "tensorflow"
-    if parts > 1 and not whole:
-        cut = setting(rules.AT_ONCE, parts)
-        tables["optimizer"]["gradient_accumulation_steps"] = cut
-    if found["parameters"] >= rules.LARGE:
-        tables["run"]["rematerialize"] = setting(rules.REMATERIALIZE)
-    if on_devices():
-        tables["run"]["dtype"] = setting(rules.MIXED)
 
 
 def _lines(tables: _Tables) -> Iterator[str]:

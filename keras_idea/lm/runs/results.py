@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.report.picture import draw_run
-from keras_idea.lm.report.table import ResultRow, print_table, to_json, to_markdown
+from keras_idea.lm.report.table import ResultRow, to_json, to_markdown
 from keras_idea.lm.runs.compiling import cross_entropy, learning_rate
 from keras_idea.lm.runs.fitting import Run, evaluate
 from keras_idea.models.writers import writer_of
@@ -49,8 +49,7 @@ def write_results(run: Run, narrow: keras.Model) -> list[ResultRow]:
         "machine": f"{platform.system()} {platform.machine()}",
     }
     folder.write("table.json", to_json(rows, facts))
-    print_table(rows)
-    print(said, flush=True)
+    print(f"\n{to_markdown(rows)}\n{said}", flush=True)
     sample = _sample(run, narrow)
     folder.write("sample.txt", sample)
     print(f"\nThe narrow model writes:\n\n{sample}\n\n{_how_to_load(run)}", flush=True)

@@ -40,7 +40,7 @@ from keras_idea.surgery import compact
 from keras_idea.validation import plural, require
 
 # Packages that write the results: checked before hours of training.
-_PACKAGES = ("matplotlib", "rich", "tomli_w")
+_PACKAGES = ("matplotlib", "tomli_w")
 # More passes over a text add little (Muennighoff et al., 2023, arXiv:2305.16264).
 _PASSES = 4
 

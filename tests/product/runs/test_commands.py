@@ -110,7 +110,7 @@ def test_report(finished, tmp_path, monkeypatch, capsys):
     for _ in range(2):  # it replaces a report
         assert main(["report", *runs]) == 0
     page = (tmp_path / "report.html").read_text()
-    assert page.count("<img ") == 3 and "http" not in page.replace("http-equiv", "")
+    assert page.count("<img ") == 2 and "http" not in page.replace("http-equiv", "")
     (tmp_path / "report.html").write_text("a letter")
     assert main(["report", *runs]) == 2  # but nothing else
     (tmp_path / "two/table.json").write_text("{")
