@@ -17,6 +17,7 @@ import gguf
 import keras_hub
 import llama_cpp
 import numpy as np
+from keras_idea.lm.export.compare import SAMPLES, model_subject
 
 import keras_idea as ki
 from benchmarks import record
@@ -25,7 +26,6 @@ from keras_idea.export import export_gguf
 from keras_idea.hub.families import HUB_FAMILIES
 from keras_idea.layers import GatedFFN
 from keras_idea.lm.data.make_tokenizer import make_tokenizer
-from keras_idea.lm.export.compare import SAMPLES, model_subject
 from keras_idea.models import DecoderConfig, decoder
 from tests.support.hub_models import MODELS, randomize, tiny_lm
 

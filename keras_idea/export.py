@@ -1,10 +1,9 @@
 """Exports of a narrow model, checked before they are kept; one that is not says so."""
 
 from keras_idea.errors import ExportFailed, ExportRefused
-from keras_idea.lm.export.gguf.file import export_gguf
-from keras_idea.lm.export.hf.folder import export_hf
+from keras_idea.lm.export.gguf import export_gguf
+from keras_idea.lm.export.hf import export_hf
 from keras_idea.lm.export.load import load_run
-from keras_idea.lm.export.onnx_file import export_onnx
 from keras_idea.lm.export.preset import export_preset
 
 __all__ = [
@@ -12,7 +11,6 @@ __all__ = [
     "ExportRefused",
     "export_gguf",
     "export_hf",
-    "export_onnx",
     "export_preset",
     "load_run",
 ]

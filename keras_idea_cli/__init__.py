@@ -258,55 +258,41 @@ def import_(
     """Load a released checkpoint, check it, and save it as a KerasHub preset."""
     from keras_idea.hub.loading import check_language_model, load, outline
     from keras_idea.lm.export.preset import export_preset
+    from keras_idea.lm.export.target import check_target
 
-    _check_free(preset)
+    check_target(preset)
     check_language_model(source, outline(source, "float32"))
     print(export_preset(load(source, "float32"), preset))
 
 
 @app.command(
-    epilog="Example: keras-idea export runs/mine --gguf mine.gguf --gguf-dtype q8_0"
+    epilog="Example: keras-idea export runs/mine --gguf m.gguf --gguf-dtype q8_0"
 )
 def export(
     model: _Model,
     hf: Annotated[
         str | None, Option(metavar="FOLDER", help="for Hugging Face transformers")
     ] = None,
-    gguf: Annotated[
-        str | None, Option(metavar="FILE.gguf", help="for llama.cpp")
-    ] = None,
+    gguf: Annotated[str | None, Option(metavar="FILE", help="for llama.cpp")] = None,
     preset: Annotated[str | None, Option(metavar="FOLDER", help="for KerasHub")] = None,
-    gguf_dtype: Annotated[
-        str, Option(help="of the matrices, such as float16 or q8_0")
-    ] = "float32",
-    length: Annotated[
-        int | None, Option(help="of a GGUF file's context, if not the model's own")
-    ] = None,
+    gguf_dtype: Annotated[str, Option(help="f32, f16, bf16, q8_0, q4_k_m...")] = "f16",
 ) -> None:
     """Export a narrow model in one format, and compare the export with the model."""
-    from keras_idea.lm.export.gguf.file import export_gguf
-    from keras_idea.lm.export.hf.folder import export_hf
+    from keras_idea.lm.export.gguf import export_gguf
+    from keras_idea.lm.export.hf import export_hf
     from keras_idea.lm.export.load import load_run
     from keras_idea.lm.export.preset import export_preset
-    from keras_idea.lm.runs.judge import served_length
+    from keras_idea.lm.export.target import check_target
 
     path = hf or gguf or preset
     if path is None or [hf, gguf, preset].count(None) != 2:
         raise typer.BadParameter("give one of --hf, --gguf and --preset")
-    _check_free(path)  # before a model is loaded
-    loaded = load_run(model)
-    if hf is not None:
-        print(export_hf(loaded, hf))
-    elif preset is not None:
-        print(export_preset(loaded, preset))
+    check_target(path, ".gguf" if gguf else "")  # before a model is loaded
+    if gguf is not None:
+        print(export_gguf(load_run(model), path, gguf_dtype))
     else:
-        context = served_length(model) if length is None else length
-        print(export_gguf(loaded, path, gguf_dtype, length=context))
-
-
-def _check_free(path: str) -> None:
-    if os.path.lexists(path):
-        raise typer.BadParameter(f"{path!r} exists already; give another path")
+        write = export_preset if hf is None else export_hf
+        print(write(load_run(model), path))
 
 
 @app.command(epilog="Example: keras-idea evaluate runs/mine --text held_out.txt")

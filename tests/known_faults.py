@@ -44,9 +44,9 @@ FAULTS = (
     ),
     Fault(
         "a resumed run repeats a batch",
-        "lm/data/tokens/batches.py",
-        'check_int("start_step", start_step, minimum=0) :',
-        'max(check_int("start_step", start_step, minimum=0) - 1, 0) :',
+        "lm/data/tokens.py",
+        "batches[start_step:]",
+        "batches[max(start_step - 1, 0) :]",
         "pure",
     ),
     Fault(
@@ -183,16 +183,16 @@ FAULTS = (
     ),
     Fault(
         "every process reads the first one's share",
-        "lm/data/tokens/batches.py",
-        "parts[self.shard_index :: self.shard_count]",
-        "parts[0 :: self.shard_count]",
+        "lm/data/tokens.py",
+        "[index::count]",
+        "[0::count]",
         "pure",
     ),
     Fault(
         "windows leave a token out",
-        "lm/data/tokens/batches.py",
-        "start = int(index) * self.length\n",
-        "start = int(index) * (self.length + 1)\n",
+        "lm/data/tokens.py",
+        "[:, None] * length + np",
+        "[:, None] * (length + 1) + np",
         "pure",
     ),
     Fault(

@@ -9,10 +9,9 @@ from keras_idea.elastic.draw import Sample, check_sample
 from keras_idea.elastic.fit_checks import check_length, check_peers, check_restoring
 from keras_idea.elastic.run import Run, run_of
 from keras_idea.elastic.sliced import sliced
-from keras_idea.elastic.widths import Width, check_widths
+from keras_idea.elastic.widths import FULL, Width, check_widths
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import find_groups
-from keras_idea.hub.widths import FULL
 from keras_idea.keras_private.layers import student_of
 from keras_idea.keras_private.optimizer_variables import as_int, innermost
 from keras_idea.step.pruner import end_pruning

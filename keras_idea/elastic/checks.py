@@ -6,12 +6,11 @@ import keras
 import numpy as np
 
 from keras_idea.elastic.reading import FirstNeurons
-from keras_idea.elastic.widths import Width, all_neurons_at
+from keras_idea.elastic.widths import FULL, Width, all_neurons_at
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_ffns
 from keras_idea.groups.kinds import NEURONS
 from keras_idea.hub.rebuild import check_plain
-from keras_idea.hub.widths import FULL
 from keras_idea.keras_private.call_context import call_without_values
 from keras_idea.keras_private.callbacks import warn_user
 from keras_idea.keras_private.layers import (

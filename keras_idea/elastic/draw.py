@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from keras_idea.elastic.widths import FULL
 from keras_idea.errors import ArgumentError
-from keras_idea.hub.widths import FULL
 from keras_idea.validation import did_you_mean
 
 #: "turn", "sandwich", or a probability for each name.

@@ -18,10 +18,9 @@ from keras_idea.elastic.reading import FirstNeurons
 from keras_idea.elastic.several import loss_of_widths
 from keras_idea.elastic.sorting import sort_neurons
 from keras_idea.elastic.width_losses import WidthLosses
-from keras_idea.elastic.widths import Width
+from keras_idea.elastic.widths import FULL, Width
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.work_count import matrix_weights, matrix_weights_at
-from keras_idea.hub.widths import FULL
 from keras_idea.keras_private.callbacks import warn_user
 from keras_idea.keras_private.fit_figures import evaluate_again, why_not_again
 from keras_idea.keras_private.models import compilation, instead, make_train_function

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_idea.distillation.losses import FloatLogits
 from keras_idea.elastic.reading import FirstNeurons
-from keras_idea.hub.widths import FULL
+from keras_idea.elastic.widths import FULL
 from keras_idea.keras_private.layers import takes_training
 from keras_idea.keras_private.read_instead import losses_of_this_pass
 from keras_idea.typing import Tensor

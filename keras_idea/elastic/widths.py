@@ -9,8 +9,10 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.finding.targets import target_width
 from keras_idea.groups.kinds import KINDS
-from keras_idea.hub.widths import FULL
 from keras_idea.validation import did_you_mean
+
+#: The name of the width at which all neurons compute.
+FULL = "full"
 
 #: An int, neurons of each FFN; a float in (0, 1), the share of each; or either by the
 #: name of an FFN, of which those that are not named keep all.

@@ -8,10 +8,129 @@ from typing import Any, TypeAlias
 import keras
 
 from keras_idea.errors import ArgumentError
-from keras_idea.hub import hf_rules
-from keras_idea.hub.family import Family, FFNLayout, HFExport, ScratchSpec
-from keras_idea.hub.mixtures import MIXTURE_ROWS
-from keras_idea.hub.ungated import TWO_STACKS, UNGATED_ROWS
+from keras_idea.hub.family import Family, FFNLayout, ScratchSpec
+
+# Without a gate.
+_BLOCK = FFNLayout(
+    up="_feedforward_intermediate_dense", down="_feedforward_output_dense"
+)
+_PUBLIC = FFNLayout(
+    up="feedforward_intermediate_dense", down="feedforward_output_dense"
+)
+_NUMBERED = FFNLayout(up="dense_1", down="dense_2")
+_FC = FFNLayout(up="fc1", down="fc2", inside="mlp")
+_TWO_STACKS = {
+    "encoder_transformer_layers": "intermediate_dim",
+    "decoder_transformer_layers": "intermediate_dim",
+}
+_TEXT_ENCODER = {"encoder_layers": "intermediate_dim"}
+
+_UNGATED_ROWS = (
+    Family("GPT2", ffns=_BLOCK),
+    *(
+        Family(prefix, ffns=_BLOCK)
+        for prefix in (
+            "OPT GPTNeoX Bert Roberta XLMRoberta DistilBert Electra DebertaV3".split()
+        )
+    ),
+    *(
+        Family(prefix, ffns=dataclasses.replace(_BLOCK, stacks=_TWO_STACKS))
+        for prefix in ("Bart", "Whisper")
+    ),
+    *(Family(prefix, ffns=_PUBLIC) for prefix in ("ESM", "RoformerV2")),
+    Family(
+        "Bloom", ffns=FFNLayout(up="_mlp_intermediate_dense", down="_mlp_output_dense")
+    ),
+    Family("Falcon", ffns=FFNLayout(up="dense_h_to_4h", down="dense_4h_to_h")),
+    Family("FNet", ffns=FFNLayout(up="_intermediate_dense", down="_output_dense")),
+    Family(
+        "ViT",
+        ffns=dataclasses.replace(
+            _NUMBERED, inside="mlp", stacks={"vit_encoder.encoder_layers": "mlp_dim"}
+        ),
+    ),
+    Family(
+        "DeiT",
+        ffns=FFNLayout(
+            up="mlp.dense",
+            down="output_layer.dense",
+            stacks={"deit_encoder.encoder_layers": "intermediate_dim"},
+        ),
+    ),
+    Family(
+        "DINOV2",
+        ffns=dataclasses.replace(
+            _FC,
+            stacks={"encoder.layers": "intermediate_dim"},
+            requires={
+                "use_swiglu_ffn": (
+                    False,
+                    "its gate and its up matrix are one, and its config holds another "
+                    "number than their width",
+                )
+            },
+        ),
+    ),
+    Family("SigLIPTextEncoder", ffns=dataclasses.replace(_FC, stacks=_TEXT_ENCODER)),
+    *(
+        Family(prefix, ffns=dataclasses.replace(_NUMBERED, stacks=_TEXT_ENCODER))
+        for prefix in ("CLIPTextEncoder", "MetaCLIP2TextEncoder")
+    ),
+)
+
+# Mixtures of experts.
+# Both matrices of an expert that tokens come to lie in one variable.
+_FUSED = FFNLayout(
+    up="_expert_feedforward_gate_dense",
+    down="_expert_feedforward_output_dense",
+    inside="mlp.expert_bank",
+    stacks={"transformer_layers": "moe_intermediate_dim"},
+    experts=True,
+    packing="halves",
+)
+# What all tokens go through: a block without experts, or an expert beside them.
+_DENSE = FFNLayout(
+    up="_feedforward_gate_dense",
+    gate="_feedforward_intermediate_dense",
+    down="_feedforward_output_dense",
+    inside="mlp",
+)
+_SHARED = dataclasses.replace(
+    _DENSE,
+    inside="mlp.shared_expert_dense",
+    stacks={"transformer_layers": "shared_expert_intermediate_dim"},
+)
+_SHARED_3_5 = dataclasses.replace(
+    _DENSE,
+    inside="mlp.shared_expert",
+    stacks={"transformer_layers": "shared_expert_intermediate_size"},
+)
+
+_MIXTURE_ROWS = (
+    Family(
+        "Mixtral",
+        ffns=FFNLayout(
+            up="_expert_feedforward_gate_dense",
+            gate="_expert_feedforward_intermediate_dense",
+            down="_expert_feedforward_output_dense",
+            inside="_sparse_moe_block.expert_bank",
+            experts=True,
+        ),
+    ),
+    Family("QwenMoe", ffns=_FUSED, others=(_SHARED, _DENSE)),
+    Family("Qwen3Moe", ffns=_FUSED, others=(_DENSE,)),
+    Family(
+        "GptOss",
+        ffns=FFNLayout(
+            up="gate_up_proj",
+            down="down_proj",
+            inside="sparse_moe_block.experts",
+            experts=True,
+            packing="pairs",
+        ),
+    ),
+    Family("Qwen3_5Moe", ffns=_FUSED, others=(_SHARED_3_5,)),
+)
 
 _LLAMA = FFNLayout(
     up="_feedforward_gate_dense",
@@ -21,16 +140,12 @@ _LLAMA = FFNLayout(
 _GEMMA3 = FFNLayout(up="gating_ffw", gate="gating_ffw_2", down="ffw_linear")
 _PROJ = FFNLayout(up="gate_proj", gate="up_proj", down="down_proj", inside="mlp")
 _LLAMA_TOKENS = ("<unk>", "<s>", "</s>")
-_GEMMA_ONNX = {"tensorflow": "tf2onnx makes inputs of Gemma's constants"}
 
-# Exports: measured with keras_hub 0.32.0 and transformers 5.23, keras 3.15.1 and
-# tf2onnx 1.17, each on a tiny model.
 _ROWS = (
     Family(
         "Llama",
         ffns=_LLAMA,
         from_nothing=ScratchSpec("sentencepiece", _LLAMA_TOKENS),
-        hf=HFExport(export_as="Llama3", tokenizer_as="MistralTokenizer"),
     ),
     Family(
         "Llama3",
@@ -45,19 +160,16 @@ _ROWS = (
                 "<|eot_id|>",
             ),
         ),
-        hf=HFExport(),
     ),
     Family(
         "Mistral",
         ffns=_LLAMA,
         from_nothing=ScratchSpec("sentencepiece", _LLAMA_TOKENS),
-        hf=hf_rules.PLAIN_POSITIONS,
     ),
     Family(
         "Qwen",
         ffns=_LLAMA,
         from_nothing=ScratchSpec("bpe", ("<|endoftext|>",)),
-        hf=hf_rules.PLAIN_POSITIONS,
     ),
     Family(
         "Qwen3",
@@ -66,7 +178,7 @@ _ROWS = (
             "bpe", ("<|endoftext|>", "<|im_end|>"), needs_head_dim=True
         ),
     ),
-    Family("Qwen3_5", ffns=_LLAMA, hf=HFExport()),
+    Family("Qwen3_5", ffns=_LLAMA),
     Family(
         "Phi3",
         ffns=FFNLayout(
@@ -89,15 +201,11 @@ _ROWS = (
             # Of more, KerasHub's export to Hugging Face writes the first only.
             key_value_heads=1,
         ),
-        hf=hf_rules.GEMMA,
-        onnx_wrong=_GEMMA_ONNX,
         needs_start=True,
     ),
     Family(
         "Gemma3",
         ffns=_GEMMA3,
-        hf=hf_rules.GEMMA3,
-        onnx_wrong=_GEMMA_ONNX,
         needs_start=True,
     ),
     Family(
@@ -114,8 +222,6 @@ _ROWS = (
                 ),
             },
         ),
-        hf=HFExport(),
-        onnx_wrong=_GEMMA_ONNX,
         needs_start=True,
     ),
     Family("SmolLM3", ffns=_PROJ),
@@ -125,7 +231,7 @@ _ROWS = (
             up="input_projector",
             gate="gate_projector",
             down="output_projector",
-            stacks=TWO_STACKS,
+            stacks=_TWO_STACKS,
             gate_if="use_gated_activation",
         ),
     ),
@@ -159,7 +265,7 @@ _ROWS = (
 )
 #: Class of the backbones -> their row.
 FAMILIES: dict[str, Family] = {
-    row.backbone: row for row in (*_ROWS, *UNGATED_ROWS, *MIXTURE_ROWS)
+    row.backbone: row for row in (*_ROWS, *_UNGATED_ROWS, *_MIXTURE_ROWS)
 }
 #: Name in a run's description -> the row, of those a run can begin from nothing with.
 # (`Any`, because the type checker cannot know that these have all parts.)

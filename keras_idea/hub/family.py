@@ -1,9 +1,7 @@
 """What is known of a KerasHub family: the parts of a row of the table of families."""
 
 import dataclasses
-import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from keras_idea.groups.cut import Packing
 
@@ -79,44 +77,6 @@ class ScratchSpec:
 
 
 @dataclasses.dataclass(frozen=True)
-class Rule:
-    """Something that must hold of a backbone, or its export would be wrong.
-
-    The reason says what KerasHub does otherwise, and what to do.
-    """
-
-    holds: Callable[[Any], bool]
-    reason: str
-
-
-def has(attribute: str, value: object, reason: str) -> Rule:
-    """A `Rule`: an attribute of the backbone, if it has it, has its usual value."""
-
-    def usual(backbone: Any) -> bool:
-        found = getattr(backbone, attribute, value)
-        if isinstance(value, float) and isinstance(found, float):
-            # A GGUF file has them in float32.
-            return math.isclose(found, value, rel_tol=1e-6)
-        return bool(found == value)
-
-    return Rule(usual, f"{reason}. Train with {attribute}={value!r}.")
-
-
-@dataclasses.dataclass(frozen=True)
-class HFExport:
-    """KerasHub's export of a family to Hugging Face.
-
-    `export_as` is the prefix of the classes, of an equal architecture, by which it is
-    exported; "": its own. `tokenizer_as` is the tokenizer class that is then given its
-    tokenizer's model (`proto`).
-    """
-
-    rules: tuple[Rule, ...] = ()
-    export_as: str = ""
-    tokenizer_as: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
 class Family:
     """A row of the table.
 
@@ -127,8 +87,6 @@ class Family:
         others: tuple of `FFNLayout`, of FFNs that some blocks have beside or instead.
         refused: str, why it has none; "": nobody has looked.
         from_nothing: `ScratchSpec`, or None if no run can begin with it.
-        hf: `HFExport`, or None if KerasHub has no export for it.
-        onnx_wrong: dict, backend -> why Keras's ONNX file of it is wrong there.
         needs_start: bool, whether its released models were trained with the start token
             before every sequence, and lose much without it.
     """
@@ -138,8 +96,6 @@ class Family:
     others: tuple[FFNLayout, ...] = ()
     refused: str = ""
     from_nothing: ScratchSpec | None = None
-    hf: HFExport | None = None
-    onnx_wrong: Mapping[str, str] = dataclasses.field(default_factory=dict)
     needs_start: bool = False
 
     @property

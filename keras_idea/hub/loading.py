@@ -1,7 +1,7 @@
 """One way in for checkpoints: KerasHub's, Hugging Face's, and GGUF files."""
 
 import contextlib
-import dataclasses
+import json
 import os
 import pathlib
 import re
@@ -12,58 +12,43 @@ import keras
 
 from keras_idea import processes
 from keras_idea.errors import KerasIdeaError, LoadRefused
+from keras_idea.hub import kept
 from keras_idea.hub.families import is_task
-from keras_idea.hub.hf.folder import (
+from keras_idea.hub.folder import (
     folder_outline,
     folder_preprocessor,
+    is_hf_folder,
     load_folder,
     task_class,
 )
-from keras_idea.hub.hf.gguf import dequantized, is_gguf
-from keras_idea.hub.hf.stage import is_hf_folder
-from keras_idea.hub.hf.tokenizer import mend_tokenizer_config, restore_cut
+from keras_idea.hub.gguf_file import dequantized, is_gguf
 from keras_idea.hub.rebuild import patch_get_config
+from keras_idea.hub.tokenizers import mend_tokenizer_config, restore_cut
 from keras_idea.hub.whole_preset import whole_preset
-from keras_idea.hub.widths import at_width, neurons_in, read_widths
 from keras_idea.keras_private.variables import without_values
 from keras_idea.validation import missing, require
 
 # How KerasHub's message begins where a preset is not found (0.32).
 _UNKNOWN = "Unknown preset identifier"
-# What is downloaded of a Hugging Face checkpoint: of its weights those that are read,
-# and neither Mistral's own copy of them nor "model.fp16.safetensors".
-_FILES = ["model*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
-_COPIES = ["model.[!s]*"]
+_INDEX = "model.safetensors.index.json"
+# What is downloaded of a Hugging Face checkpoint besides its weights.
+_FILES = ["*.json", "*.model", "*.txt", "*.jinja", "1_Pooling/*"]
 _GGUF = "Its weights were {types}; they are float32 now and keep that rounding."
-
-
-@dataclasses.dataclass(frozen=True)
-class Loaded:
-    """A model and what is to be said of it.
-
-    Attributes:
-        model: KerasHub task, or the backbone of an encoder that has no task.
-        lines: tuple of str: how it was compared, and notes. Empty of a preset.
-    """
-
-    model: keras.Model
-    lines: tuple[str, ...] = ()
-
-
 # Sources and what was said of them: a run loads its model more than once.
 _SAID: set[tuple[str, tuple[str, ...]]] = set()
 
 
 def load(
-    source: str | os.PathLike, dtype: str | None = None, width: str | None = None
+    source: str | os.PathLike, dtype: str | None = None, check: bool = True
 ) -> keras.Model:
     """Loads a released checkpoint as a stock KerasHub model, and checks it.
 
-    A Hugging Face folder or a GGUF file is compared with transformers first: logits on
+    A Hugging Face folder or a GGUF file is compared with transformers: its outputs on
     a few rows of tokens, greedy tokens, and the token ids of texts. What KerasHub 0.32
-    loses on the way is corrected where that can be exact. The rest is refused, so that
+    loses on the way is corrected where that can be exact. The rest is rejected, so that
     a loaded model computes what the checkpoint does. How it was compared, and what
-    differs all the same, is printed once per process.
+    differs all the same, is printed once per process. The model keeps the checkpoint's
+    config, tokenizer and chat template for its export.
 
     Args:
         source: str or path. One of: a KerasHub preset, as a folder or a handle
@@ -71,19 +56,18 @@ def load(
             `save_pretrained` writes it; a GGUF file (its numbers are dequantized).
         dtype: str or None. The dtype policy to compute in. Defaults to None: Keras's
             own, `keras.config.dtype_policy()`.
-        width: str or None. A name in the `widths.json` of a preset's folder, as a run
-            with [elastic] or `keras_idea.export.export_preset(..., widths=...)` leaves
-            it: the model of the first neurons of each FFN, which `keras_idea.sliced`
-            makes. "full" is the whole model. Defaults to None: the whole model.
+        check: bool. Whether to compare the outputs. Without, it needs half as much
+            memory, and no second model is loaded. Defaults to True.
 
     Returns:
         A KerasHub task: a `CausalLM` with its preprocessor, of an encoder a
-        `TextEmbedder`, or its backbone where KerasHub has no task for it.
+        `TextEmbedder`, of an image model an `ImageClassifier`; or the backbone where
+        KerasHub has no task for it.
 
     Raises:
         ValueError: If there is no such checkpoint, it cannot be loaded, or KerasHub
             computes something else. The message says how far off it is, or which config
-            keys KerasHub ignores. If there is no such width.
+            keys KerasHub ignores.
         ImportError: If a package is missing: `keras-idea[hub,export,torch]`, of GGUF
             files also `[gguf]`.
 
@@ -92,30 +76,26 @@ def load(
     >>> type(lm).__name__
     'Llama3CausalLM'
     """
-    loaded = load_with_notes(source, dtype, width)
-    said = (str(source), loaded.lines)
-    if loaded.lines and said not in _SAID and processes.is_first():
-        print("\n".join((f"Loaded {source}", *loaded.lines)), flush=True)
+    model, lines = load_with_notes(source, dtype, check)
+    said = (str(source), lines)
+    if lines and said not in _SAID and processes.is_first():
+        print("\n".join((f"Loaded {source}", *lines)), flush=True)
     _SAID.add(said)
-    return loaded.model
+    return model
 
 
 def load_with_notes(
-    source: str | os.PathLike, dtype: str | None = None, width: str | None = None
-) -> Loaded:
-    """As `load`, which prints what is to be said."""
-    if width is not None:
-        # Before the weights are read, which takes longer.
-        neurons_in(read_widths(source), width)
+    source: str | os.PathLike, dtype: str | None = None, check: bool = True
+) -> tuple[keras.Model, tuple[str, ...]]:
+    """As `load`; the model, and what that prints. Nothing is said of a preset."""
     folder = hf_folder(source)
     if folder is None:
-        model = _preset(source, dtype)
-        return Loaded(model if width is None else at_width(model, source, width))
-    model, checked = load_folder(folder, dtype or keras.config.dtype_policy().name)
-    lines: tuple[str, ...] = (f"{checked}.", *checked.notes)
+        return _preset(source, dtype), ()
+    policy = dtype or keras.config.dtype_policy().name
+    model, lines = load_folder(folder, policy, check)
     if is_gguf(source):
         lines += (_GGUF.format(types=dequantized(source).types),)
-    return Loaded(model, lines)
+    return model, lines
 
 
 def outline(source: str | os.PathLike, dtype: Any) -> keras.Model:
@@ -221,7 +201,10 @@ def _preset(source: str | os.PathLike, dtype: str | None) -> keras.Model:
                 # Its own class: KerasHub may pick the assistant class for a Gemma 4.
                 task = causal.from_preset(preset, dtype=dtype, **options)
             elif task_class(models.TextEmbedder, kind) is None:
-                return models.Backbone.from_preset(preset, dtype=dtype)
+                backbone = models.Backbone.from_preset(preset, dtype=dtype)
+                if local.is_dir():
+                    kept.keep(backbone, kept.read_kept(local / kept.FOLDER))
+                return backbone
             else:
                 return models.TextEmbedder.from_preset(preset, dtype=dtype, **options)
         if tokenizer and task.preprocessor is None:
@@ -229,6 +212,8 @@ def _preset(source: str | os.PathLike, dtype: str | None) -> keras.Model:
             task.preprocessor = models.CausalLMPreprocessor.from_preset(preset)
     _with_own_cut(task.preprocessor, source)
     patch_get_config(task.backbone)
+    if local.is_dir():
+        kept.keep(task, kept.read_kept(local / kept.FOLDER))
     return task
 
 
@@ -269,17 +254,20 @@ def _as_load_refused(source: str | os.PathLike) -> Iterator[None]:
 
 def _downloaded(handle: str) -> pathlib.Path | None:
     """The local copy of a Hugging Face checkpoint; None: it is a KerasHub preset."""
-    import huggingface_hub
+    import huggingface_hub as hub
 
     name = handle.removeprefix("hf://")
     try:
-        config = huggingface_hub.hf_hub_download(name, "config.json")
+        config = hub.hf_hub_download(name, "config.json")
         if not is_hf_folder(pathlib.Path(config).parent):
             return None
+        # A repository may hold the same weights several times.
+        weights = {"model.safetensors"}
+        if hub.file_exists(name, _INDEX):
+            index = pathlib.Path(hub.hf_hub_download(name, _INDEX))
+            weights = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
         return pathlib.Path(
-            huggingface_hub.snapshot_download(
-                name, allow_patterns=_FILES, ignore_patterns=_COPIES
-            )
+            hub.snapshot_download(name, allow_patterns=[*_FILES, *sorted(weights)])
         )
     except Exception as error:  # no such repository, no network, a gated model
         raise LoadRefused(

@@ -9,6 +9,7 @@ import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import is_backbone, is_task
+from keras_idea.hub.kept import keep, kept_of
 from keras_idea.keras_private.layers import walk
 from keras_idea.keras_private.variables import plain_name, without_values
 
@@ -18,9 +19,10 @@ def rebuild_backbone(
 ) -> keras.Model:
     """A backbone of the same class, its config but for `overrides`, with new values."""
     patch_get_config(backbone)
-    return type(backbone).from_config(
-        _plain({**backbone.get_config(), **(overrides or {})})
-    )
+    config = _plain({**backbone.get_config(), **(overrides or {})})
+    made: keras.Model = type(backbone).from_config(config)
+    keep(made, kept_of(backbone))
+    return made
 
 
 _MERGE = (

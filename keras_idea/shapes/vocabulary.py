@@ -12,9 +12,9 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import is_causal, is_task
+from keras_idea.hub.kept import keep, kept_of
 from keras_idea.hub.same_function import check_same_outputs, probe_of
-from keras_idea.hub.smaller_tokenizer import Tokens, tokens_of
-from keras_idea.hub.token_paths import most_used
+from keras_idea.hub.vocabulary import Tokens, most_used, tokens_of
 from keras_idea.shapes.hidden_size import take_along
 from keras_idea.shapes.samples import inputs_of
 from keras_idea.shapes.targets import VOCABULARY, size_of
@@ -176,6 +176,8 @@ def take_tokens(model: Any, kept: np.ndarray) -> keras.Model:
     copy.preprocessor = type(old).from_config(
         {**old.get_config(), "tokenizer": tokens.smaller(ids)}
     )
+    files = kept_of(model)
+    keep(copy, None if files is None else files.without_tokenizer())
     _check_same_logits(model, copy, kept)
     return copy
 

@@ -134,14 +134,6 @@ def vocabulary_of(model: keras.Model) -> Vocabulary | None:
     return byte_vocabulary(end=model.output_shape[-1] > NUM_BYTES)
 
 
-def served_length(path: str | os.PathLike) -> int | None:
-    """Tokens of the sequences that a run from nothing trained on; else None."""
-    config = run_config_at(path)
-    if config is None or config.model.preset is not None:
-        return None
-    return config.model.sequence_length
-
-
 def run_config_at(path: str | os.PathLike) -> RunConfig | None:
     """The config in a run folder; None if it is no run folder of this version."""
     try:

@@ -18,7 +18,8 @@ from keras_idea.errors import (
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.hub.families import HEAD_ARGUMENTS, HUB_FAMILIES, needs_start
 from keras_idea.hub.ffn import hub_ffns
-from keras_idea.hub.hf.folder import task_class
+from keras_idea.hub.folder import task_class
+from keras_idea.hub.kept import save_preset
 from keras_idea.hub.loading import (
     check_not_quantized,
     load,
@@ -289,7 +290,7 @@ class RunModels:
         # Around the same backbone: a preprocessor on the model would slow it down.
         backbone, preprocessor = narrow.backbone, self.preprocessor
         task: Any = self.source.task(backbone=backbone, preprocessor=preprocessor)
-        task.save_to_preset(str(path))
+        save_preset(task, path)
 
 
 def run_models(config: RunConfig) -> RunModels:

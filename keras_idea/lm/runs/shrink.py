@@ -3,7 +3,6 @@
 The work is `keras_idea.shrink`'s.
 """
 
-import os
 import time
 from typing import Any
 
@@ -30,6 +29,7 @@ from keras_idea.lm.evaluation.perplexity import (
     perplexity,
 )
 from keras_idea.lm.export.preset import export_preset
+from keras_idea.lm.export.target import check_target
 from keras_idea.lm.report.table import markdown_table
 from keras_idea.lm.runs.judge import whole_text
 from keras_idea.methods import Activation
@@ -84,8 +84,7 @@ def shrink_checkpoint(
             "Say how small, in one way: targets such as --neurons 0.67, or "
             "--target-parameters."
         )
-    if os.path.lexists(to):
-        raise ArgumentError(f"`--to` exists already: {to!r}. Give another folder.")
+    check_target(to)
     backbone = outline(source, "float32")
     check_language_model(source, backbone)
     preprocessor = preprocessor_of(source)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.hub.hf.tokenizer import cuts_as_released
+from keras_idea.hub.tokenizers import cuts_as_released
 from tests.support.helpers import to_numpy
 from tests.support.languages import (
     CASES,

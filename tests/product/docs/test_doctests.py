@@ -17,7 +17,7 @@ LONG = {
     "callbacks.checkpoint.checkpoint.Checkpoint",
     "callbacks.prune.idea_prune.IdeaPruneCallback",
     "finding.targets.target_width",
-    "lm.export.hf.folder.export_hf",
+    "lm.export.hf.export_hf",
     "lm.export.preset.export_preset",
     "lm.runs.train.train",
     "shapes.search.search",

@@ -8,7 +8,7 @@ import sentencepiece
 import tokenizers
 from sentencepiece import sentencepiece_model_pb2 as proto
 
-from keras_idea.hub.token_paths import most_used
+from keras_idea.hub.vocabulary import most_used
 
 LETTERS = "abc"
 WORDS = ["".join(w) for n in range(1, 8) for w in itertools.product(LETTERS, repeat=n)]

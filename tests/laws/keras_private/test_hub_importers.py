@@ -6,7 +6,7 @@ import pytest
 from tokenizers import pre_tokenizers
 
 from keras_idea.keras_private.byte_characters import byte_characters
-from keras_idea.keras_private.hub_tokenizers import (
+from keras_idea.keras_private.hub_importers import (
     converted_as,
     keys_read,
     python_tokenizer,

@@ -1,6 +1,5 @@
 """What KerasHub's tokenizers keep inside, and what their converters read (0.32)."""
 
-import inspect
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -41,30 +40,19 @@ class _Read(dict):
         return super().get(key, default)
 
 
-def _loader(preset: str, config: Mapping[str, Any]) -> Any:
+def converter_of(model_type: str) -> Any:
+    """KerasHub's module that converts checkpoints of a `model_type`.
+
+    Raises:
+        ValueError: by KerasHub, if it has none.
+    """
     from keras_hub.src.utils.transformers.preset_loader import TransformersPresetLoader
 
-    return TransformersPresetLoader(preset, config)
+    return TransformersPresetLoader("", {"model_type": model_type}).converter
 
 
 def keys_read(config: Mapping[str, Any]) -> set[str]:
-    """The keys of a Hugging Face config that KerasHub's converter reads.
-
-    Raises:
-        ValueError: by KerasHub, if it has no converter of this `model_type`.
-    """
+    """The keys of a Hugging Face config that KerasHub's converter reads."""
     noted = _Read(config)
-    convert = _loader("", config).converter.convert_backbone_config
-    if len(inspect.signature(convert).parameters) == 1:
-        convert(noted)
+    converter_of(config["model_type"]).convert_backbone_config(noted)
     return noted.read
-
-
-def converted_as(
-    cls: type, folder: str, config: Mapping[str, Any], **arguments: Any
-) -> Any:
-    """A backbone of a Hugging Face folder, by KerasHub's converter, of another class.
-
-    `arguments` are its `load_weights` and arguments of the backbone.
-    """
-    return _loader(folder, config).load_backbone(cls, **arguments)

@@ -1,4 +1,4 @@
-"""The tokenizer of a Hugging Face checkpoint as a KerasHub one, with the same ids."""
+"""Tokenizers of Hugging Face as KerasHub ones with the same ids, and the way back."""
 
 import functools
 import importlib
@@ -13,7 +13,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea.keras_private.hub_tokenizers import (
+from keras_idea.errors import LoadRefused
+from keras_idea.hub.compare import TEXTS, first_difference
+from keras_idea.hub.inputs import start_token
+from keras_idea.keras_private.hub_importers import (
     python_tokenizer,
     replace_python_tokenizer,
 )
@@ -21,9 +24,18 @@ from keras_idea.keras_private.hub_tokenizers import (
 #: What a preset keeps of a byte-level tokenizer that KerasHub alone cuts otherwise.
 OWN_FILE = "tokenizers.json"
 OWN_CUT = (
-    "Its tokenizer cuts text into words, and KerasHub 0.32 cuts nothing: loaded by "
+    "Its tokenizer cuts text into words, and KerasHub 0.32 does not: loaded by "
     "keras_idea it gives the ids of transformers, by KerasHub alone other ids of some "
     "texts."
+)
+_OTHERS = (
+    "Of some texts KerasHub makes other token ids than transformers: {difference}."
+)
+_SPECIAL = "KerasHub spells out {tokens} in a text, where transformers reads one token."
+_START = "KerasHub's `generate` puts {token} before each prompt, transformers does not."
+_OTHER_FILES = (
+    "Warning: transformers makes other ids of a text than the model's tokenizer: "
+    "{difference}. Use the preset's."
 )
 _FILES = (
     "tokenizer.json",
@@ -272,3 +284,192 @@ def mend_tokenizer_config(tokenizer: Any) -> None:
 def ids_of(tokenizer: keras.layers.Layer, text: str) -> list[int]:
     """What a KerasHub tokenizer makes of a text."""
     return np.asarray(tokenizer(text)).tolist()
+
+
+def preprocessor_like(
+    kind: Any, theirs: Any, staged: pathlib.Path, llama2: bool, causal: bool
+) -> tuple[Any, tuple[str, ...]]:
+    """The preprocessor of a task whose ids are transformers' own, and notes.
+
+    Args:
+        kind: class of the task.
+        theirs: the tokenizer of transformers.
+        staged: path of the folder that `write_tokenizer` wrote.
+        llama2: bool, whether it is a Llama with a SentencePiece tokenizer.
+        causal: bool, whether the task is a language model.
+
+    Raises:
+        LoadRefused: if KerasHub makes other ids.
+    """
+    made = _converted(kind, theirs, staged, llama2)
+    tokenizer = made.tokenizer
+    mend_tokenizer_config(tokenizer)
+    notes: list[str] = []
+    if getattr(tokenizer, "merges", None) is not None and cuts_words(theirs):
+        cut_as(tokenizer, plain_backend(theirs))
+        notes.append(OWN_CUT)
+    if not causal:
+        settle_word_pieces(tokenizer, theirs)
+
+    def encode(text: str) -> list[int]:
+        ids: list[int] = theirs.encode(text, add_special_tokens=False)
+        return ids
+
+    own = functools.partial(ids_of, tokenizer)
+    texts, others = _texts_of(theirs), []
+    if is_sentencepiece(theirs):
+        # SentencePiece puts its space before each text, transformers before some.
+        others = [text for text in texts if text[:1].isspace()]
+    elif not causal:
+        # KerasHub's word pieces fold, drop and split a few characters otherwise.
+        others = [text for text in texts if not text.isascii() or "\t" in text]
+        others.append("Straße a\u200bb")
+    difference = first_difference(own, encode, others)
+    notes += [_OTHERS.format(difference=difference)] if difference else []
+    difference = first_difference(own, encode, [t for t in texts if t not in others])
+    if not causal:
+        difference = difference or first_difference(
+            functools.partial(_packed, made), theirs.encode, TEXTS[:1]
+        )
+    if difference:
+        raise LoadRefused(
+            f"KerasHub's {type(tokenizer).__name__} makes other token ids than "
+            f"transformers: {difference}. Give a checkpoint with another tokenizer."
+        )
+    special = dict.fromkeys(theirs.all_special_tokens)
+    spelt = [t for t in special if own(f"a {t}b") != encode(f"a {t}b")]
+    notes += [_SPECIAL.format(tokens=", ".join(spelt))] if spelt else []
+    if causal:
+        bare = encode("x")
+        begin = theirs.encode("x")[: -len(bare) or None][:1]
+        made.add_start_token = begin == [theirs.bos_token_id]
+        if not made.add_start_token and first_of_prompt(made, "x") != bare[0]:
+            notes.append(_START.format(token=tokenizer.start_token))
+    return made, tuple(notes)
+
+
+def first_of_prompt(preprocessor: Any, text: str) -> int:
+    """The first token id that KerasHub's `generate` gives the model of a text."""
+    # By name: the preprocessors of Gemma 3 and other families take it no other way.
+    made = preprocessor.generate_preprocess(text, sequence_length=16)
+    return int(np.asarray(made["token_ids"])[0])
+
+
+def _packed(preprocessor: Any, text: str) -> list[int]:
+    """An encoder's ids of a text, special tokens included."""
+    features = {k: np.asarray(v) for k, v in preprocessor(text).items()}
+    ids: list[int] = features["token_ids"][
+        features["padding_mask"].astype(bool)
+    ].tolist()
+    return ids
+
+
+def _converted(kind: Any, theirs: Any, staged: pathlib.Path, llama2: bool) -> Any:
+    import keras_hub
+
+    if llama2:
+        tokenizer = keras_hub.models.LlamaTokenizer(str(staged / "tokenizer.model"))
+        return keras_hub.models.LlamaCausalLMPreprocessor(tokenizer)
+    try:
+        return kind.preprocessor_cls.from_preset(str(staged))
+    except Exception as error:  # a file that another kind of tokenizer has, or a token
+        needed = kind.preprocessor_cls.tokenizer_cls.__name__
+        reason = " ".join(str(error).replace(str(staged), "it").split())
+        raise LoadRefused(
+            f"KerasHub's {needed} cannot be made of this checkpoint's tokenizer, which "
+            f"is {kind_of(theirs)} ({reason[:200]}). Give a checkpoint with another "
+            "tokenizer."
+        ) from error
+
+
+def _texts_of(tokenizer: Any) -> list[str]:
+    """Texts on which to compare, some of its own tokens in a random order."""
+    size, special = tokenizer.vocab_size, set(tokenizer.all_special_ids)
+    drawn = np.random.default_rng(0).integers(0, size, 400).tolist()
+    drawn = [index for index in drawn if index not in special]
+    words = [tokenizer.decode([index]).strip() for index in drawn]
+    made = [" ".join(words), "".join(words), tokenizer.decode(drawn)]
+    # What is no UTF-8, or read as a special token, is compared in another place.
+    for gone in ("\ufffd", *tokenizer.all_special_tokens):
+        made = [text.replace(gone, "") for text in made]
+    return [*TEXTS, *made]
+
+
+def write_own_tokenizer(preprocessor: Any, folder: pathlib.Path) -> tuple[str, ...]:
+    """Writes a KerasHub tokenizer as transformers' files, of which there were none.
+
+    Returns:
+        tuple of str, what the user should know.
+    """
+    import tokenizers
+    import transformers
+    from tokenizers import processors
+
+    tokenizer, start = preprocessor.tokenizer, start_token(preprocessor)
+    if getattr(tokenizer, "merges", None) is not None:
+        backend = tokenizers.Tokenizer.from_str(python_tokenizer(tokenizer).to_str())
+    elif getattr(tokenizer, "proto", None) is not None:
+        backend = _of_sentencepiece(tokenizer)
+    else:
+        kind = type(tokenizer).__name__
+        return (f"It has no tokenizer: a {kind} cannot be written for transformers.",)
+    if start is not None:
+        backend.post_processor = processors.TemplateProcessing(
+            single=f"{start} $A",
+            pair=f"{start} $A {start} $B",
+            special_tokens=[(start, tokenizer.token_to_id(start))],
+        )
+    names = {"bos": "start_token", "eos": "end_token", "pad": "pad_token"}
+    special = {f"{k}_token": getattr(tokenizer, v, None) for k, v in names.items()}
+    special = {key: token for key, token in special.items() if isinstance(token, str)}
+    theirs = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend, clean_up_tokenization_spaces=False, **special
+    )
+    theirs.save_pretrained(folder)
+    read = transformers.AutoTokenizer.from_pretrained(folder)
+    begin = [] if start is None else [tokenizer.token_to_id(start)]
+    difference = first_difference(
+        read.encode, lambda text: [*begin, *ids_of(tokenizer, text)], TEXTS
+    )
+    return (_OTHER_FILES.format(difference=difference),) if difference else ()
+
+
+def _of_sentencepiece(tokenizer: Any) -> Any:
+    """A `tokenizers.Tokenizer` of a KerasHub SentencePiece tokenizer."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
+
+    proto = importlib.import_module("sentencepiece.sentencepiece_model_pb2")
+    model, kinds = proto.ModelProto.FromString(tokenizer.proto), proto.ModelProto
+    pieces = [(p.piece, p.score) for p in model.pieces]
+    ids, trainer = {p: i for i, (p, _) in enumerate(pieces)}, model.trainer_spec
+    if trainer.model_type == proto.TrainerSpec.UNIGRAM:
+        made = models.Unigram(
+            pieces, trainer.unk_id, byte_fallback=trainer.byte_fallback
+        )
+    else:
+        merges = [
+            (-score, ids[piece[:n]], ids[piece[n:]], (piece[:n], piece[n:]))
+            for piece, score in pieces
+            for n in range(1, len(piece))
+            if piece[:n] in ids and piece[n:] in ids
+        ]
+        made = models.BPE(
+            vocab=ids,
+            merges=[pair for *_, pair in sorted(merges)],
+            unk_token=pieces[trainer.unk_id][0],
+            fuse_unk=True,
+            byte_fallback=trainer.byte_fallback,
+        )
+    backend = Tokenizer(made)
+    special = (kinds.SentencePiece.CONTROL, kinds.SentencePiece.USER_DEFINED)
+    own = [p.piece for p in model.pieces if p.type in special]
+    backend.add_special_tokens([AddedToken(piece, normalized=False) for piece in own])
+    there: list[Any] = [normalizers.Replace(" ", _SPACE)]
+    back: list[Any] = [decoders.Replace(_SPACE, " ")]
+    back += [decoders.ByteFallback(), decoders.Fuse()]
+    if model.normalizer_spec.add_dummy_prefix:
+        there.insert(0, normalizers.Prepend(_SPACE))
+        back.append(decoders.Strip(" ", 1, 0))
+    backend.normalizer = normalizers.Sequence(there)
+    backend.decoder = decoders.Sequence(back)
+    return backend

@@ -1,1 +1,0 @@
-"""Checkpoints of Hugging Face, loaded into KerasHub and compared with transformers."""

@@ -1,1 +1,0 @@
-"""GGUF files: which families llama.cpp computes, how their weights and tokens lie."""

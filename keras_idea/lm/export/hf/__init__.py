@@ -1,1 +1,0 @@
-"""Hugging Face folders: which backbones are exported rightly, and their tokenizers."""
