@@ -7,7 +7,6 @@ from huggingface_hub.utils import filter_repo_objects
 import keras_idea as ki
 from keras_idea.hub import loading
 from keras_idea.hub.loading import load_with_notes
-from keras_idea.lm.runs.judge import served_length
 from tests.product.hub.test_released_models import assert_same
 from tests.support.released_models import release, rewrite_config
 from tests.support.released_rows import ALL
@@ -138,14 +137,10 @@ def test_how_it_was_compared_is_printed_once(tmp_path, capsys):
 
 
 def test_the_context_is_told_which_kerashub_does_not_keep(tmp_path):
-    """And a checkpoint's run does not bound what is served, one from nothing does."""
     release(tmp_path, ALL["llama"])
     rewrite_config(tmp_path, max_position_embeddings=4096)
     [told] = [n for n in load_with_notes(tmp_path).lines if "context" in n]
     assert "4,096 tokens" in told and "--length" in told
-    for key, length in (("preset = 'x'", None), ("hub = 'llama3'", 16)):
-        (tmp_path / "config.toml").write_text(f"[model]\n{key}\nsequence_length = 16\n")
-        assert served_length(tmp_path) == length
 
 
 def test_one_format_of_the_weights_is_downloaded():
