@@ -15,7 +15,6 @@ CONFIG = '[data]\npaths = ["a <b>bold</b> & quoted text"]\n'
 
 
 def write_run(folder, bits):
-    """A finished run that ends at so many bits per byte."""
     folder.mkdir()
     history = {
         "step": [30, 60],

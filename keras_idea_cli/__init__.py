@@ -33,19 +33,9 @@ Option, Argument = typer.Option, typer.Argument
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line.
+    """Runs the command line; returns the exit status.
 
-    Args:
-        arguments: list of str or None. Defaults to None: those of the process.
-
-    Returns:
-        int, the exit status: 0; 2 if the input is wrong, 1 if the work failed, 130 if
-        it was interrupted.
-
-    Example:
-    >>> main(["plan", "run.toml"])
-    | stage ...
-    0
+    0; 2 if the input is wrong, 1 if the work failed, 130 if it was interrupted.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's greetings
     try:
@@ -162,7 +152,8 @@ def status(
     ] = "runs/demo",
 ) -> None:
     """Print where a run is: stage, step, loss. Imports no backend."""
-    path, command = pathlib.Path(run), f"keras-idea train {shlex.quote(run)}"
+    path = pathlib.Path(run)
+    command = f"keras-idea train {shlex.quote(run)}"
     if path.is_file():
         try:
             output = tomllib.loads(path.read_text("utf-8-sig"))["run"]["output"]
@@ -170,17 +161,16 @@ def status(
             output = f"runs/{path.stem}"
         path = pathlib.Path(output)
     else:
-        config = shlex.quote(str(path / "config.toml"))
-        command = f"keras-idea train {config} --output {shlex.quote(str(path))}"
+        own = shlex.quote(str(path / "config.toml"))
+        command = f"keras-idea train {own} --output {shlex.quote(run)}"
     try:
         facts = json.loads((path / "status.json").read_text("utf-8"))
-    except (OSError, ValueError):
+        facts["time"] = f"{time.time() - facts['time']:,.0f} s ago"
+    except (OSError, ValueError, KeyError):
         facts = {"state": "no step is done yet"}
-    if facts.get("state") != "finished":
+    if facts["state"] != "finished":
         facts |= {"running now": _is_locked(path), "start or resume": command}
     for name, value in {"folder": str(path), **facts}.items():
-        if name == "time":
-            value = f"{time.time() - value:,.0f} s ago"
         shown = f"{value:,.5g}" if isinstance(value, float) else value
         print(f"{name.replace('_', ' ') + ':':34}{shown}")
 

@@ -19,12 +19,7 @@ _DELAY = 30
 
 
 def join(data: int, model: int, config: str) -> None:
-    """Joins the processes of a run, before anything is computed.
-
-    Raises:
-        ConfigError: If the backend is not jax, or several processes have one device.
-        ProcessError: If the other processes do not come, or have another config.
-    """
+    """Joins the processes of a run, before anything is computed."""
     if data * model == 1:
         if processes.announced():  # each would do the whole run, in one folder
             raise ConfigError(
@@ -45,16 +40,7 @@ def join(data: int, model: int, config: str) -> None:
 
 
 def distribution_of(data: int, model: int, backbone: Any = None) -> Distribution | None:
-    """Makes the `keras.distribution` of a run; None if it has one device.
-
-    Args:
-        data: int. Devices that share the rows of a batch.
-        model: int. Devices that share the kernels.
-        backbone: a KerasHub class. Its `get_layout_map` says how kernels are split.
-
-    Raises:
-        ConfigError: If there are other devices, or the class has no layout.
-    """
+    """Makes the `keras.distribution` of a run; None if it has one device."""
     if data * model == 1:
         return None
     devices = keras.distribution.list_devices()

@@ -27,11 +27,6 @@ class Curve:
     Attributes:
         columns: dict of column to list of float.
         before: float, bits per byte before the first step; NaN if not measured.
-
-    Example:
-    >>> curve = Curve("pruned", {"step": [100], "validation": [2.5]})
-    >>> curve.validation_at(100)
-    2.5
     """
 
     def __init__(self, name: str, history: Mapping[str, Sequence[float]]) -> None:

@@ -50,11 +50,7 @@ class RunRecord:
 
 
 def read_run(path: str | os.PathLike) -> RunRecord:
-    """Reads the folder of a finished run.
-
-    Raises:
-        RunRecordError: If it is none, or a file in it is damaged.
-    """
+    """Reads the folder of a finished run."""
     path = pathlib.Path(path)
     try:
         config = tomllib.loads((path / "config.toml").read_text("utf-8"))

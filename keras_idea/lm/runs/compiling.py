@@ -35,9 +35,6 @@ def make_optimizer(config: RunConfig) -> keras.Optimizer:
     """The run's optimizer, its state not made yet.
 
     In "mixed_float16" the loss is scaled: steps whose gradients overflow are skipped.
-
-    Raises:
-        ConfigError: For clipping or accumulation on tensorflow.
     """
     settings, rate = config.optimizer, learning_rate(config)
     _check_backend(config)
@@ -87,12 +84,7 @@ def _check_backend(config: RunConfig) -> None:
 
 
 def rematerialize_blocks(model: keras.Model) -> None:
-    """Computes the model's blocks again in the backward pass, instead of keeping them.
-
-    Raises:
-        ConfigError: If the blocks drop at random: Keras 3.15 drops other numbers in the
-            second pass.
-    """
+    """Computes the model's blocks again in the backward pass: less memory."""
     for block in transformer_blocks(model):
         for layer in walk(block):
             if isinstance(layer, keras.layers.Dropout) and layer.rate:

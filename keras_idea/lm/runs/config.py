@@ -325,11 +325,7 @@ def load_config(path: str | os.PathLike | None = None) -> RunConfig:
 
 
 def parse_config(text: str, name: str = "run") -> RunConfig:
-    """Reads TOML text; the run's output is `runs/NAME` by default.
-
-    Raises:
-        ConfigError: As `load_config`.
-    """
+    """Reads TOML text; the run's output is `runs/NAME` by default."""
     try:
         given = tomllib.loads(text)
     except (ValueError, RecursionError) as error:

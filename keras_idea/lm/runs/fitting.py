@@ -35,18 +35,11 @@ class LossUnits:
 
     Keras divides a weighted loss by the number of all tokens, so the loss of responses
     is divided by the share of tokens that it counts.
-
-    Attributes:
-        train: float, mean bytes per token of the training text.
-        validation: float, the same of the tokens that a validation predicts, exactly:
-            its bits can be compared between tokenizers.
-        train_counted: float, the share of the tokens that the training loss counts.
-        validation_counted: float, the same of a validation.
     """
 
-    train: float = 1.0
-    validation: float = 1.0
-    train_counted: float = 1.0
+    train: float = 1.0  # mean bytes per token of the training text
+    validation: float = 1.0  # of exactly the tokens that a validation predicts
+    train_counted: float = 1.0  # the share of tokens that the loss counts
     validation_counted: float = 1.0
 
     def of_training(self, nats: Nats) -> Nats:
@@ -283,15 +276,8 @@ def own_rows(array: np.ndarray, size: int, index: int, count: int) -> np.ndarray
 
 
 def _taught(config: RunConfig, teacher: keras.Model, student: keras.Model) -> Any:
-    settings = config.distillation
-    return distiller(
-        teacher,
-        student,
-        temperature=settings.temperature,
-        weight=settings.weight,
-        features=settings.features,
-        top_k=settings.top_k,
-    )
+    settings = config.distillation.model_dump(exclude={"teacher"})
+    return distiller(teacher, student, **settings)
 
 
 def _monitor(run: Run, name: str) -> list[keras.callbacks.Callback]:

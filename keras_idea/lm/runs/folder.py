@@ -1,6 +1,7 @@
 """The run folder: claimed by one process, written atomically."""
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -22,20 +23,10 @@ class RunFolder:
 
     Args:
         path: path. A relative one counts from the working directory at this call.
-
-    Attributes:
-        path: Path, absolute.
-        shown: str, the path as it was given, for messages.
-
-    Example:
-    >>> folder = RunFolder("runs/demo")
-    >>> with folder.locked():
-    ...     resumes = folder.claim(config, overwrite=False)
-    ...     folder.write("table.md", "| model | bits/byte |")
     """
 
     def __init__(self, path: str | os.PathLike) -> None:
-        self.shown = str(pathlib.Path(path))
+        self.shown = str(pathlib.Path(path))  # as it was given, for messages
         self.path = pathlib.Path(os.path.abspath(path))
 
     @contextlib.contextmanager
@@ -58,12 +49,7 @@ class RunFolder:
             yield
 
     def resumes(self, config: RunConfig, overwrite: bool) -> bool:
-        """Says whether the folder holds this run, begun and not finished.
-
-        Raises:
-            RunFolderError: If the folder holds something else, and `overwrite` does not
-                allow to put it aside.
-        """
+        """Says whether the folder holds this run, begun and not finished."""
         if not self.path.exists() or not any(self.path.iterdir()):
             return False
         began = self.path / "config.toml"
@@ -87,12 +73,9 @@ class RunFolder:
     def claim(self, config: RunConfig, resumes: bool) -> None:
         """Puts an earlier run aside, unless it resumes; writes the config."""
         if not resumes and self.path.exists() and any(self.path.iterdir()):
-            number, aside = 1, self.path
-            while aside.exists():
-                aside, number = (
-                    self.path.with_name(f"{self.path.name}-{number}"),
-                    (number + 1),
-                )
+            names = (f"{self.path.name}-{n}" for n in itertools.count(1))
+            places = map(self.path.with_name, names)
+            aside = next(place for place in places if not place.exists())
             os.rename(self.path, aside)
             print(f"The earlier run is now in {aside}", flush=True)
         with writing("The run folder", self.path, _CURE):
@@ -150,11 +133,7 @@ def _changes(config: RunConfig, began: pathlib.Path) -> list[str]:
 
 
 def check_places(config: RunConfig) -> None:
-    """Rejects a run that would read what it writes, or put aside what it reads.
-
-    Raises:
-        ConfigError: If a path is inside the run folder, or the run folder in the text.
-    """
+    """Rejects a run that would read what it writes, or put aside what it reads."""
     output = os.path.realpath(config.run.output)
     for path in paths_read(config):
         if _is_in(path, output):

@@ -30,13 +30,7 @@ _MOST_BYTES = 512_000_000
 
 @dataclasses.dataclass(frozen=True)
 class LoadedModel:
-    """A saved model, ready to be evaluated.
-
-    Attributes:
-        scorer: `TokenScorer`.
-        vocabulary: `Vocabulary` of its tokens.
-        window_start: int or None, the token that every window begins with.
-    """
+    """A saved model, ready to be evaluated."""
 
     scorer: TokenScorer
     vocabulary: Vocabulary
@@ -44,16 +38,7 @@ class LoadedModel:
 
 
 def load_judged(path: str | os.PathLike, length: int | None = None) -> LoadedModel:
-    """Loads a run's narrow model, or any checkpoint, to evaluate it.
-
-    Args:
-        path: path. A run folder, or what `keras_idea.hub.load` takes.
-        length: int or None. Tokens that the model sees at once; never more than it has
-            positions. Defaults to None: as in its run, or 1024.
-
-    Raises:
-        EvaluationError: If there is no model, or it has no tokenizer.
-    """
+    """Loads a run's narrow model, or any checkpoint, to evaluate it."""
     try:
         model: Any = load_run(path, purpose="evaluate")
     except ExportRefused as error:
@@ -83,11 +68,7 @@ def load_judged(path: str | os.PathLike, length: int | None = None) -> LoadedMod
 def judge_text(
     judged: LoadedModel, source: str | os.PathLike, stride: int | None = None
 ) -> Perplexity:
-    """Measures the perplexity of a text: a file or folder, or "stdlib".
-
-    Raises:
-        EvaluationError: If there are more than 512 MB of text, or fewer than 2 tokens.
-    """
+    """Measures the perplexity of a text: a file or folder, or "stdlib"."""
     ids = judged.vocabulary.encode(whole_text(source))
     if len(ids) < 2:
         raise EvaluationError(f"{str(source)!r} has no 2 tokens. Give more text.")
@@ -96,11 +77,7 @@ def judge_text(
 
 
 def whole_text(source: str | os.PathLike) -> str:
-    """The text of a file, a folder or "stdlib".
-
-    Raises:
-        EvaluationError: If there are more than 512 MB of it.
-    """
+    """The text of a file, a folder or "stdlib"."""
     files = find_files(source)
     if sum(file.stat().st_size for file in files.values()) > _MOST_BYTES:
         raise EvaluationError(

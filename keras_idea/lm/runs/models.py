@@ -49,39 +49,20 @@ from keras_idea.validation import require
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where the models of a run come from.
+    """Where the models of a run come from."""
 
-    Attributes:
-        at_start: `Sizes` of the wide model.
-        vocabulary_size: int, tokens that the models know.
-        wide: function that makes the wide model, not compiled.
-        stock: function of `Sizes` that makes a model with fresh weights.
-        outline: function of `Sizes` that makes one whose variables have no values.
-        backbone: a KerasHub class, or None: they are this package's decoder.
-        positions: int or None, the longest sequence that the models take.
-    """
-
-    at_start: Sizes
-    vocabulary_size: int
-    wide: Callable[[], keras.Model]
-    stock: Callable[[Sizes], keras.Model]
-    outline: Callable[[Sizes], keras.Model]
-    backbone: type[keras.Model] | None = None
+    at_start: Sizes  # of the wide model
+    vocabulary_size: int  # tokens that the models know
+    wide: Callable[[], keras.Model]  # makes the wide model, not compiled
+    stock: Callable[[Sizes], keras.Model]  # makes a model with fresh weights
+    outline: Callable[[Sizes], keras.Model]  # the same, its variables without values
+    backbone: type[keras.Model] | None = None  # None: this package's decoder
     task: type[keras.Model] | None = None
-    positions: int | None = None
+    positions: int | None = None  # the longest sequence that the models take
 
 
 def source_of(config: RunConfig, vocabulary_size: int | None = None) -> Source:
-    """The `Source` of a run; no weights are read.
-
-    Args:
-        config: `RunConfig`.
-        vocabulary_size: int or None. Tokens of the family's tokenizer. Defaults to
-            None: as many as the run asks for.
-
-    Raises:
-        ConfigError: If keras_hub is missing, or the checkpoint cannot be pruned.
-    """
+    """The `Source` of a run; no weights are read."""
     shape = config.model
     if shape.preset is not None:
         found = _of_preset(config, shape.preset)
@@ -252,22 +233,14 @@ def _of_hub(
 
 @dataclasses.dataclass(frozen=True)
 class RunModels:
-    """What a run trains, and on what.
-
-    Attributes:
-        text: `Tokens`, with their vocabulary.
-        source: `Source` of the models.
-        narrow: `Sizes` at the end.
-        preprocessor: KerasHub's, saved with the narrow model; None: it reads bytes.
-        start_id: int or None, the token that every sequence begins with.
-    """
+    """What a run trains, and on what."""
 
     config: RunConfig
     text: Tokens
     source: Source
-    narrow: Sizes
-    preprocessor: Any = None
-    start_id: int | None = None
+    narrow: Sizes  # at the end
+    preprocessor: Any = None  # saved with the narrow model; None: it reads bytes
+    start_id: int | None = None  # the token that every sequence begins with
 
     @property
     def saved_as(self) -> str:
@@ -294,12 +267,7 @@ class RunModels:
 
 
 def run_models(config: RunConfig) -> RunModels:
-    """Reads a run's text, makes its tokenizer, and gets its models ready to be made.
-
-    Raises:
-        ConfigError: If the models cannot be made.
-        TextError: If there is no text, or less than a sequence of it.
-    """
+    """Reads a run's text, makes its tokenizer, and gets its models ready to be made."""
     shape, made = config.model, []
     if shape.hub is not None:
         prefix = HUB_FAMILIES[shape.hub].prefix

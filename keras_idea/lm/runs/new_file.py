@@ -43,21 +43,7 @@ def new(
     target: float | int | Mapping[Any, Any] | None = None,
     text: str | None = None,
 ) -> None:
-    """Writes a run file with the settings of `keras_idea.recommended`; prints its plan.
-
-    Args:
-        file: path. Nothing may be there.
-        tokens: int. How many the run trains on.
-        preset: str or None. As `model.preset`. Defaults to None: this package's own
-            decoder, from nothing.
-        target: As of `recommended`.
-        text: path or None. A file or folder. Defaults to None: Python's standard
-            library.
-
-    Raises:
-        ArgumentError: As `recommended`.
-        ConfigError: If the file exists, or the preset gives no model.
-    """
+    """Writes a run file with the settings of `ki.recommended`; prints its plan."""
     file = pathlib.Path(file)
     if os.path.lexists(file):
         raise ConfigError(

@@ -28,42 +28,25 @@ from keras_idea.lm.runs.sizes import (
 
 @dataclasses.dataclass(frozen=True)
 class StagePlan:
-    """One stage of a run.
-
-    Attributes:
-        name: str.
-        steps: int, of the optimizer.
-        tokens: int.
-        sizes: pair of `Sizes`, at its begin and its end.
-        learning_rates: pair of float, of its first and its last step.
-        flops: float, of all products of matrices, FFNs as wide as they are stored.
-    """
+    """One stage of a run."""
 
     name: str
-    steps: int
+    steps: int  # of the optimizer
     tokens: int
-    sizes: tuple[Sizes, Sizes]
-    learning_rates: tuple[float, float]
-    flops: float
+    sizes: tuple[Sizes, Sizes]  # at its begin and its end
+    learning_rates: tuple[float, float]  # of its first and its last step
+    flops: float  # of all products of matrices, FFNs as wide as they are stored
 
 
 @dataclasses.dataclass(frozen=True)
 class RunPlan:
-    """A run, planned.
+    """A run, planned."""
 
-    Attributes:
-        stages: list of `StagePlan`, the last one that of the scratch baseline.
-        parameters: pair of int, of the wide and the narrow model.
-        weights: pair of int, their bytes.
-        optimizer: pair of int, bytes of the optimizer.
-        tokens_per_parameter: float, of the narrow model.
-    """
-
-    stages: list[StagePlan]
-    parameters: tuple[int, int]
-    weights: tuple[int, int]
-    optimizer: tuple[int, int]
-    tokens_per_parameter: float
+    stages: list[StagePlan]  # the last one may be the scratch baseline
+    parameters: tuple[int, int]  # of the wide and the narrow model
+    weights: tuple[int, int]  # their bytes
+    optimizer: tuple[int, int]  # bytes of its state
+    tokens_per_parameter: float  # of the narrow model
 
     def __str__(self) -> str:
         """The plan as tables and lines."""
@@ -95,9 +78,6 @@ def plan(config: RunConfig) -> RunPlan:
     """Plans a run. No text is read, no model is made, no folder is written.
 
     A tokenizer that the run trains counts as large as the run asks for.
-
-    Raises:
-        ConfigError: As `train`.
 
     Example:
     >>> for stage in plan(load_config("run.toml")).stages:

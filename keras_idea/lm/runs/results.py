@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import platform
-from collections.abc import Mapping
 
 import keras
 import numpy as np
@@ -107,24 +106,17 @@ def _teacher_row(run: Run) -> ResultRow | None:
 
 def _verdict(rows: list[ResultRow]) -> list[str]:
     """Compares the pruned model with the other trained models."""
-    bits: Mapping[str, float | None] = {row.name: row.bits_per_byte for row in rows}
-    ours, lines = bits.get(NARROW), []
+    bits = {row.name: row.bits_per_byte or math.nan for row in rows}
+    lines = []
     for name, more in ((TEACHER, ""), (SCRATCH, " at equal tokens, with more FLOPs")):
-        theirs = bits.get(name)
-        if ours is None or theirs is None or not math.isfinite(ours - theirs):
-            continue
-        gap = round(ours, 3) - round(theirs, 3)
-        how = f"{'better' if gap < 0 else 'worse'} by {abs(gap):.3f}"
-        how = "equal" if abs(gap) < 5e-4 else how
-        lines.append(
-            f"Pruned {ours:.3f}, {name} {theirs:.3f} bits per byte: the pruned model is"
-            f" {how}{more}."
-        )
-    if lines:
-        lines.append(
-            "This is one run of each; another seed changed such a difference by 0.01 "
-            "to 0.03 in measurements with small models."
-        )
+        gap = round(bits[NARROW], 3) - round(bits.get(name, math.nan), 3)
+        if math.isfinite(gap):
+            how = f"{'better' if gap < 0 else 'worse'} by {abs(gap):.3f}"
+            how = "equal" if abs(gap) < 5e-4 else how
+            lines.append(
+                f"Pruned {bits[NARROW]:.3f}, {name} {bits[name]:.3f} bits per byte: "
+                f"the pruned model is {how}{more}. Another seed may change it by 0.03."
+            )
     return lines
 
 

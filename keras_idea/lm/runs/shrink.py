@@ -55,30 +55,7 @@ def shrink_checkpoint(
     tokens: int = 32_768,
     window: int = 512,
 ) -> Any:
-    """Shrinks a checkpoint and saves it as a preset; prints what that did to it.
-
-    Args:
-        source: str. What `keras_idea.hub.load` takes.
-        to: str. The folder of the preset; nothing may be there.
-        text: str. A file, a folder or "stdlib": nine tenths to measure on.
-        targets: dict. As of `keras_idea.shrink`.
-        target_parameters: int or None. Instead, the most parameters to keep; only
-            neurons are cut. Defaults to None.
-        method: str. As of `keras_idea.shrink`. Defaults to "activation".
-        by_weights: bool. As of `keras_idea.methods.Activation`. Defaults to False.
-        refit: bool. As of `keras_idea.shrink`. Defaults to False.
-        round_to: int. A fraction of the neurons becomes a multiple of it; quantized
-            GGUF files need 32. Defaults to 1.
-        tokens: int. The most tokens to measure on. Defaults to 32,768.
-        window: int. Tokens of a row. Defaults to 512.
-
-    Returns:
-        The narrow model.
-
-    Raises:
-        ArgumentError: If no target or two kinds of them are given.
-        LoadRefused: If there is no such language model, or it has no tokenizer.
-    """
+    """Shrinks a checkpoint and saves it as a preset; prints what that did to it."""
     if bool(targets) == (target_parameters is not None):
         raise ArgumentError(
             "Say how small, in one way: targets such as --neurons 0.67, or "

@@ -21,18 +21,13 @@ from keras_idea.lm.runs.config import Model, RunConfig
 class Sizes:
     """The neurons and key/value heads of a model whose layers are all alike.
 
-    Attributes:
-        neurons: int, of each FFN.
-        kv_groups: int or None, key/value heads of each attention layer; None: the run
-            prunes no heads.
-
     Example:
     >>> print(Sizes(512, 4), "|", Sizes(512, 4).pruned_to(Sizes(192, 2)))
     FFN width 512, key/value heads 4 | FFN width 512 to 192, key/value heads 4 to 2
     """
 
-    neurons: int
-    kv_groups: int | None = None
+    neurons: int  # of each FFN
+    kv_groups: int | None = None  # key/value heads per layer; None: none are pruned
 
     def __str__(self) -> str:
         """The sizes in words."""
@@ -59,23 +54,14 @@ class Sizes:
 
 @dataclasses.dataclass(frozen=True)
 class Timeline:
-    """The steps and sizes of a run.
+    """The steps and sizes of a run."""
 
-    Attributes:
-        begin: int, the last step of the wide stage.
-        end: int, the last step of the pruning stage.
-        total: int, all steps.
-        wide: `Sizes` at the start.
-        narrow: `Sizes` at the end.
-        narrowings: dict of the step after which `fit` narrows the model to its sizes
-            from then on; ascending.
-    """
-
-    begin: int
-    end: int
+    begin: int  # the last step of the wide stage
+    end: int  # the last step of the pruning stage
     total: int
-    wide: Sizes
-    narrow: Sizes
+    wide: Sizes  # at the start
+    narrow: Sizes  # at the end
+    # By step after which `fit` narrows the model, its sizes from then on; ascending.
     narrowings: Mapping[int, Sizes]
 
     @property
@@ -127,17 +113,7 @@ def make_timeline(config: RunConfig, wide: Sizes, narrow: Sizes) -> Timeline:
 def narrow_sizes(
     shape: Model, start: Sizes, outline: Callable[[Sizes], keras.Model], parts: int = 1
 ) -> Sizes:
-    """Computes the sizes of a run's model at the end.
-
-    Args:
-        shape: `Model`, the table of the run file.
-        start: `Sizes` of the wide model.
-        outline: function of `Sizes` that makes a model, without values.
-        parts: int. Devices that share the neurons of an FFN.
-
-    Raises:
-        ConfigError: If there is nothing to prune, or the limit cannot be met.
-    """
+    """Computes the sizes of a run's model at the end."""
     units, kinds = start.by_kind(), shape.pruned_kinds
     budget = Budget(shape.target_parameters)
     targets: Any = dict.fromkeys(kinds)

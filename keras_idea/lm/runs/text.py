@@ -13,11 +13,7 @@ from keras_idea.lm.runs.config import RunConfig
 def tokens_of(
     config: RunConfig, vocabulary: Vocabulary | Callable[[str], Vocabulary]
 ) -> Tokens:
-    """Opens the run's text in a vocabulary, or in one that is made of a sample of it.
-
-    Raises:
-        TextError: If there is no text, or less than a sequence of it.
-    """
+    """Opens the run's text in a vocabulary, or one that is made of a sample."""
     data, length = config.data, config.model.sequence_length
     dataset, _, revision = (data.dataset or "").partition("@")
     text = open_text(
