@@ -339,8 +339,10 @@ def indices_of(mask: Tensor, name: str) -> np.ndarray:
 
 
 def _numbers(shape: Sequence[int], dtype: str) -> Tensor:
+    # Of NumPy: what jax computes in a distribution lies on the devices of all processes.
     # Not broadcast: torch could not assign to what is one row in memory.
-    return ops.tile(ops.arange(shape[-1], dtype=dtype), (*shape[:-1], 1))
+    numbers = np.tile(np.arange(shape[-1], dtype=dtype), (*shape[:-1], 1))
+    return ops.convert_to_tensor(numbers)
 
 
 @contextlib.contextmanager

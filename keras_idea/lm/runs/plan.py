@@ -80,6 +80,7 @@ def plan(config: RunConfig) -> RunPlan:
     A tokenizer that the run trains counts as large as the run asks for.
 
     Example:
+    >>> from keras_idea.lm.runs.config import load_config
     >>> for stage in plan(load_config("run.toml")).stages:
     ...     print(stage.name, stage.steps, stage.sizes[1].neurons)
     wide 4 32

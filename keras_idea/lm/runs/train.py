@@ -66,6 +66,7 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
         DiskError: If something cannot be written.
 
     Example:
+    >>> from keras_idea.lm.runs.config import load_config
     >>> rows = train(load_config("run.toml"))
     Text: text.txt, ...
     >>> [row.name for row in rows]
