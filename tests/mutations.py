@@ -383,8 +383,13 @@ def _test(tests, report):
         del sys.modules[name]
     try:
         files = sorted({name.split("::")[0] for name in tests})
-        options = ["--tb=no", "-p", "no:cacheprovider", *files]
-        pytest.main(options, plugins=[_Report(tests, report)])
+        options = [
+            "--tb=no",
+            "-p",
+            "no:cacheprovider",
+            "--continue-on-collection-errors",
+        ]
+        pytest.main([*options, *files], plugins=[_Report(tests, report)])
     finally:
         os._exit(0)
 

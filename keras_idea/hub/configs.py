@@ -156,6 +156,10 @@ _RULES: Mapping[str, Rules] = {
     "bert": Rules(fixed=_always(layer_norm_eps=1e-12), approximated="hidden_act"),
     "roberta": Rules(fixed=_always(layer_norm_eps=1e-5)),
     "xlm-roberta": Rules(fixed=_always(layer_norm_eps=1e-5)),
+    # Of images: what their classes fix is compared.
+    "vit": Rules(takes=("layer_norm_eps",)),
+    "deit": Rules(takes=("layer_norm_eps",)),
+    "swin": Rules(takes=("hidden_size",)),
     "albert": Rules(fixed=_always(layer_norm_eps=1e-12)),
 }
 
@@ -177,7 +181,8 @@ _HARMLESS = frozenset(
     "rope_parameters rope_scaling rope_theta max_window_layers sliding_window_pattern "
     "_sliding_window_pattern no_rope_layer_interval type_vocab_size "
     "n_ctx n_positions num_labels pooler_output_size pooler_act encoder_stride "
-    "hidden_dropout_rate num_channels".split()
+    "hidden_dropout_rate num_channels stage_names out_features out_indices num_layers "
+    "drop_path_rate".split()
 )
 _ALIASES = {"gelu_new": "gelu_pytorch_tanh", "swish": "silu"}
 # What one part of the rotary positions may say.
@@ -436,6 +441,8 @@ def config_like(hf_config: Config, arguments: Config) -> Config:
     heads = hf_config.get("num_attention_heads")
     if heads and hf_config.get("head_dim") and "head_dim" not in now:
         hf_config["head_dim"] = hf_config["hidden_size"] // heads
+    if hf_config.get("head_dim", 0) is None:
+        del hf_config["head_dim"]
     return hf_config
 
 
@@ -475,6 +482,8 @@ def _values(
     if value is None or isinstance(value, (bool, list)) or isinstance(wanted, list):
         yield wanted
         return
+    if isinstance(wanted, tuple) and isinstance(value, int):  # of an image's sides
+        yield wanted[0]
     numbers = (value, now, wanted)
     if not all(
         isinstance(n, (int, float)) and not isinstance(n, bool) for n in numbers

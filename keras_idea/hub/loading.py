@@ -6,7 +6,7 @@ import os
 import pathlib
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 
@@ -84,18 +84,25 @@ def load(
     return model
 
 
+class Loaded(NamedTuple):
+    """A model, and the lines that `load` prints; none of a preset."""
+
+    model: keras.Model
+    lines: tuple[str, ...] = ()
+
+
 def load_with_notes(
     source: str | os.PathLike, dtype: str | None = None, check: bool = True
-) -> tuple[keras.Model, tuple[str, ...]]:
-    """As `load`; the model, and what that prints. Nothing is said of a preset."""
+) -> Loaded:
+    """As `load`, which prints the lines."""
     folder = hf_folder(source)
     if folder is None:
-        return _preset(source, dtype), ()
+        return Loaded(_preset(source, dtype))
     policy = dtype or keras.config.dtype_policy().name
     model, lines = load_folder(folder, policy, check)
     if is_gguf(source):
         lines += (_GGUF.format(types=dequantized(source).types),)
-    return model, lines
+    return Loaded(model, lines)
 
 
 def outline(source: str | os.PathLike, dtype: Any) -> keras.Model:

@@ -35,7 +35,7 @@ _SPECIAL = "KerasHub spells out {tokens} in a text, where transformers reads one
 _START = "KerasHub's `generate` puts {token} before each prompt, transformers does not."
 _OTHER_FILES = (
     "Warning: transformers makes other ids of a text than the model's tokenizer: "
-    "{difference}. Use the preset's."
+    "{difference}. Load it with `PreTrainedTokenizerFast`, not `AutoTokenizer`."
 )
 _FILES = (
     "tokenizer.json",
@@ -65,7 +65,13 @@ def read_tokenizer(folder: pathlib.Path) -> Any:
         return None
     import transformers
 
-    return transformers.AutoTokenizer.from_pretrained(folder)
+    settings = folder / "tokenizer_config.json"
+    said = json.loads(settings.read_text("utf-8")) if settings.is_file() else {}
+    kind: Any = transformers.AutoTokenizer
+    if said.get("tokenizer_class") in ("PreTrainedTokenizerFast", "TokenizersBackend"):
+        # Beside a config, `AutoTokenizer` takes the family's class all the same.
+        kind = transformers.PreTrainedTokenizerFast
+    return kind.from_pretrained(folder)
 
 
 def write_tokenizer(

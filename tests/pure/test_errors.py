@@ -9,8 +9,6 @@ PACKAGE = ROOT / "keras_idea"
 # What a caller in the same file, or Keras, or Python itself waits for.
 OTHERS = {
     "callbacks/checkpoint/files.py": {"OSError"},
-    "lm/data/tokens/cache.py": {"TypeError"},
-    "lm/data/tokens/batches.py": {"IndexError"},
     "__init__.py": {"AttributeError", "ImportError"},
     "files.py": {"BlockingIOError", "OSError"},
     "keras_private/symbolic.py": {"ValueError"},

@@ -323,7 +323,7 @@ REFUSED = {
         {**_SIZES, "num_hidden_layers": 4, "head_dim": 8},
         "no converter.*model_type='qwen3_5_text'",
     ),
-    "llama without its head": Released("Llama", _SIZES, "embed_tokens", "Model"),
+    "llama without its head": Released("Llama", _SIZES, "lm_head", "Model"),
     "gptoss": Released(
         "GptOss",
         {**_SIZES, "num_hidden_layers": 2, "head_dim": 8, "num_local_experts": 4},
@@ -345,18 +345,6 @@ REFUSED = {
             "decoder_ffn_dim": 40,
         },
         "model_type='bart'",
-        "Model",
-    ),
-    "vit": Released(
-        "ViT",
-        {
-            "hidden_size": 24,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "intermediate_size": 40,
-            "image_size": 32,
-        },
-        "model_type='vit'",
         "Model",
     ),
 }
@@ -415,4 +403,38 @@ ENCODERS = {
         _BARE,
     ),
 }
-ALL = {**CAUSAL, **REFUSED, **ENCODERS}
+_IMAGE = {
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 40,
+    "image_size": 32,
+    "patch_size": 8,
+}
+#: Image models.
+IMAGES = {
+    "vit": Released("ViT", {**_IMAGE}, "", _BARE),
+    "vit classifier": Released(
+        "ViT",
+        {**_IMAGE, "num_labels": 3},
+        "",
+        "ForImageClassification",
+    ),
+    "deit": Released("DeiT", {**_IMAGE}, "", _BARE),
+    "dinov2": Released("Dinov2", {**_IMAGE, "mlp_ratio": 2}, "", _BARE),
+    "swin": Released(
+        "Swin",
+        {
+            "image_size": 32,
+            "patch_size": 4,
+            "embed_dim": 24,
+            "depths": [1, 1],
+            "num_heads": [2, 2],
+            "window_size": 4,
+            "mlp_ratio": 2.0,
+        },
+        "",
+        _BARE,
+    ),
+}
+ALL = {**CAUSAL, **REFUSED, **ENCODERS, **IMAGES}

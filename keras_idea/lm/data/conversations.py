@@ -8,7 +8,7 @@ import pathlib
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -35,26 +35,22 @@ def conversations(files: Iterable[pathlib.Path]) -> Iterator[tuple[str, Messages
     """
     for file in files:
         for line, record in records(file):
-            where = f"{file}, line {line}"
             try:
-                yield where, _messages(record)
+                messages = record.get("messages") or [
+                    {"role": "user", "content": record["prompt"]},
+                    {"role": "assistant", "content": record["response"]},
+                ]
+                # Half of a surrogate pair is no text.
+                texts = [message["content"].encode().strip() for message in messages]
+                if messages[-1]["role"] != "assistant" or not texts[-1]:
+                    raise TextError("the last message is not an assistant's, or empty")
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise TextError(
-                    f"{where}: no conversation ({type(error).__name__}: {error}). Give "
-                    '"messages" with "role" and "content", or "prompt" and "response".'
+                    f"{file}, line {line}: no conversation ({type(error).__name__}: "
+                    f'{error}). Give "messages" with "role" and "content", or "prompt" '
+                    'and "response".'
                 ) from error
-
-
-def _messages(record: Any) -> Messages:
-    messages = record.get("messages") or [
-        {"role": "user", "content": record["prompt"]},
-        {"role": "assistant", "content": record["response"]},
-    ]
-    texts = [message["content"].strip() for message in messages]
-    "".join(texts).encode()  # half of a surrogate pair is no text
-    if messages[-1]["role"] != "assistant" or not texts[-1]:
-        raise ValueError("the last message is not an assistant's, or is empty")
-    return messages
+            yield f"{file}, line {line}", messages
 
 
 def is_held_out(messages: Messages, fraction: float) -> bool:
@@ -93,14 +89,11 @@ def chat_template(template: str | os.PathLike) -> tuple[str, dict[str, str]]:
 def renderer(source: str, tokens: Mapping[str, str]) -> Callable[..., str]:
     """Returns a function that writes messages as a chat template says.
 
-    Its argument `prompt` adds how a response begins.
-
-    Raises:
-        MissingPackage: If jinja2 is not installed.
-        TextError: If the template is not one of jinja, or does not take the messages.
+    Its argument `prompt` adds how a response begins. It raises a `TextError` if the
+    template does not take the messages.
     """
-    sandbox = require("jinja2.sandbox", "A chat template")
-    made = sandbox.ImmutableSandboxedEnvironment(
+    errors = require("jinja2", "A chat template").TemplateError
+    made = require("jinja2.sandbox", "A chat template").ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
 
@@ -114,10 +107,10 @@ def renderer(source: str, tokens: Mapping[str, str]) -> Callable[..., str]:
     source = re.sub(r"({%-?\s*)endgeneration(\s*-?%})", r"\1endif\2", source)
 
     def render(messages: Messages, prompt: bool = False) -> str:
+        known = {"messages": messages, "add_generation_prompt": prompt, **tokens}
         try:
-            known = {"messages": messages, "add_generation_prompt": prompt, **tokens}
             return str(made.from_string(source).render(known))
-        except require("jinja2", "A chat template").TemplateError as error:
+        except errors as error:
             raise TextError(f"The chat template does not take it: {error}") from error
 
     return render
@@ -196,36 +189,44 @@ class Encoder:
                 start = _shared(ids, self._ids(messages[:i], prompt=True))
                 end = _shared(ids, self._ids(messages[: i + 1]))
                 # White space behind the token that ends the response is the template's.
-                ends = np.flatnonzero(np.isin(ids[:end], list(self.control.values())))
-                last = ends[-1] + 1 if len(ends) else end
-                blank = not self.vocabulary.decode(ids[last:end]).strip()
-                counts[start : last if blank else end] = True
+                last = np.isin(ids[:end], [*self.control.values()]).nonzero()[0][-1:]
+                if (
+                    len(last)
+                    and not self.vocabulary.decode(ids[last[0] + 1 : end]).strip()
+                ):
+                    end = last[0] + 1
+                counts[start:end] = True
         counts[:1] = False  # nothing predicts the first token
         return 2 * ids + counts
 
-    def rows(self, found: Iterable[tuple[str, Messages]]) -> Iterator[np.ndarray]:
+    def rows(self, found: Iterable[tuple[str, Messages]]) -> Iterator[list[int]]:
         """Yields rows of whole conversations; warns of those longer than a row.
+
+        A conversation goes into the fullest open row that has room for it.
 
         Raises:
             TextError: If a conversation cannot be written; says where it is.
         """
-        left_out = 0
-
-        def fitting() -> Iterator[np.ndarray]:
-            nonlocal left_out
-            for where, messages in found:
-                try:
-                    ids = self.weighted(messages)
-                except TextError as error:
-                    raise TextError(f"{where}: {error}") from error
-                if len(ids) <= self.length:
-                    yield ids
-                else:
-                    left_out += 1
-
-        padding = 2 * (self.vocabulary.end_id or 0)
-        yield from packed(fitting(), self.length, padding)
-        yield np.array([padding])  # the last row predicts one token more
+        rows: list[list[int]] = []
+        padding, left_out = 2 * (self.vocabulary.end_id or 0), 0
+        for where, messages in found:
+            try:
+                ids = self.weighted(messages).tolist()
+            except TextError as error:
+                raise TextError(f"{where}: {error}") from error
+            if len(ids) > self.length:
+                left_out += 1
+                continue
+            fit = [row for row in rows if len(row) + len(ids) <= self.length]
+            if not fit and len(rows) == _OPEN:
+                fullest = rows.pop(max(range(_OPEN), key=lambda i: len(rows[i])))
+                yield fullest + [padding] * (self.length - len(fullest))
+            if not fit:
+                rows.append([])
+            max(fit or rows[-1:], key=len).extend(ids)
+        for row in rows:
+            yield row + [padding] * (self.length - len(row))
+        yield [padding]  # the last row predicts one token more
         if left_out:
             warnings.warn(
                 f"{plural(left_out, 'conversation')} longer than {self.length} tokens "
@@ -239,35 +240,3 @@ def _shared(ids: np.ndarray, others: np.ndarray) -> int:
     most = min(len(ids), len(others))
     same = ids[:most] == others[:most]
     return most if same.all() else int(np.argmin(same))
-
-
-def packed(
-    arrays: Iterable[np.ndarray], length: int, padding: int
-) -> Iterator[np.ndarray]:
-    """Yields arrays `(length,)` of whole ones, the rest of each `padding`.
-
-    An array goes into the fullest of the open rows that has room for it.
-
-    Example:
-    >>> arrays = [np.full(size, size) for size in (3, 4, 2)]
-    >>> [row.tolist() for row in packed(arrays, 5, padding=0)]
-    [[3, 3, 3, 2, 2], [4, 4, 4, 4, 0]]
-    """
-    rows: list[np.ndarray] = []
-    for ids in arrays:
-        fit = [i for i, row in enumerate(rows) if len(row) + len(ids) <= length]
-        if not fit and len(rows) == _OPEN:
-            yield _padded(
-                rows.pop(int(np.argmax([len(r) for r in rows]))), length, padding
-            )
-        if fit:
-            best = max(fit, key=lambda i: len(rows[i]))
-            rows[best] = np.concatenate([rows[best], ids])
-        else:
-            rows.append(ids)
-    for row in rows:
-        yield _padded(row, length, padding)
-
-
-def _padded(row: np.ndarray, length: int, padding: int) -> np.ndarray:
-    return np.pad(row, (0, length - len(row)), constant_values=padding)

@@ -75,18 +75,19 @@ def first_bytes(files: Files, most: float) -> Files:
     return {name: file for (name, file), size in zipped if size < most}
 
 
-def held_out_names(files: Files, fraction: float) -> set[str]:
+def held_out_files(files: Files, fraction: float) -> Files:
     """Chooses whole files to hold out, by their place in the order.
 
     Chooses none if they do not come near to that fraction of the bytes: then the end of
     the text has to be held out.
     """
-    wanted, chosen, size = fraction * size_of(files.values()), set(), 0
+    wanted, size = fraction * size_of(files.values()), 0
+    chosen = {}
     for name, file in files.items():
         if size + size_of([file]) <= wanted:
-            chosen.add(name)
+            chosen[name] = file
             size += size_of([file])
-    return chosen if 0 < wanted / 2 <= size else set()
+    return chosen if 0 < wanted / 2 <= size else {}
 
 
 def documents(
@@ -188,9 +189,8 @@ def size_of(files: Iterable[pathlib.Path]) -> int:
 
 def name_of(paths: Paths) -> str:
     """Names a text for a reader."""
-    if paths == STDLIB:
-        return f"Python {platform.python_version()} standard library"
-    return ", ".join(map(str, _each(paths)))
+    python = f"Python {platform.python_version()} standard library"
+    return python if paths == STDLIB else ", ".join(map(str, _each(paths)))
 
 
 def name_hash(name: str) -> bytes:

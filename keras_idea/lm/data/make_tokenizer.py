@@ -1,8 +1,7 @@
 """Tokenizers made for a run, as objects of a KerasHub family's own class.
 
-Every one of them knows the 256 bytes, so that any text becomes ids and comes back
-as it was. (SentencePiece writes a space as "▁", U+2581: that character alone comes
-back as a space, as in any SentencePiece tokenizer.)
+Each knows the 256 bytes, so any text becomes ids and comes back as it was. (To
+SentencePiece, "▁" is a space.)
 """
 
 import importlib
@@ -30,17 +29,13 @@ def make_tokenizer(
 ) -> keras.layers.Layer:
     """Makes a tokenizer of a family's own KerasHub class, for any text.
 
-    "bytes" knows the 256 bytes and the special tokens, "bpe" and "sentencepiece" are
-    trained on `text`; each family's class reads one of them. An incomplete character at
-    either end of the text is left out. A trained one has `vocabulary_size` tokens in
-    all (default 4096), or fewer where the text has no more to merge. The same arguments
-    give the same tokenizer, on every machine.
+    "bytes" knows the 256 bytes and the special tokens. "bpe" and "sentencepiece" are
+    trained on `text`, to `vocabulary_size` tokens (default 4096) or fewer.
 
     Example:
     >>> tokenizer = make_tokenizer("llama3", "bytes", text="")
     >>> tokenizer.detokenize(tokenizer.tokenize("def f():"))
     'def f():'
-    >>> tokenizer = make_tokenizer("gemma", "sentencepiece", text, 1000)
     """
     check_choice("family", family, tuple(HUB_FAMILIES))
     check_choice("kind", kind, TOKENIZERS)
@@ -48,22 +43,21 @@ def make_tokenizer(
     keras_hub = require("keras_hub", "A KerasHub tokenizer", "hub", ConfigError)
     size = vocabulary_size or DEFAULT_VOCABULARY_SIZE
     if not isinstance(text, str):
-        # A corpus is cut anywhere, in the middle of a character too.
-        text = text.decode("utf-8", errors="ignore")
+        text = text.decode(errors="ignore")  # cut in the middle of a character
     if kind != "bytes" and not text.strip():
-        raise ConfigError(
-            f"A {kind} tokenizer is trained on the run's text, but `text` is empty. "
-            "Give text, or take the byte-level tokenizer."
-        )
+        raise ConfigError("`text` is empty. Give text to train a tokenizer on.")
     row = HUB_FAMILIES[family]
     special = row.from_nothing.special_tokens
     tokenizer_class = getattr(keras_hub.tokenizers, f"{row.prefix}Tokenizer")
     if row.from_nothing.tokenizer == "bpe":
         merges = [] if kind == "bytes" else _train_bpe(text, size - len(special))
+        merged = [merge.replace(" ", "") for merge in merges]
+        # A byte's id is the byte. Two merges may make the same token.
+        tokens = dict.fromkeys([*byte_characters(), *merged, *special])
         return tokenizer_class(
-            vocabulary=_bpe_vocabulary(merges, special),
-            # KerasHub cannot look up in a table of no merges at all: a file's first
-            # line, which it skips, stands for them.
+            vocabulary={token: index for index, token in enumerate(tokens)},
+            # KerasHub cannot look up in a table of no merges: a file's first line,
+            # which it skips, stands for them.
             merges=["#version: 0.2", *merges],
             # Its own default is a set's order, another one in each process.
             unsplittable_tokens=list(special),
@@ -75,32 +69,22 @@ def make_tokenizer(
 def check_tokenizer(
     family: str, kind: str, vocabulary_size: int | None = None, name: str = "kind"
 ) -> None:
-    """Refuses a tokenizer that a family's class cannot read; says which would do.
+    """Raises a `ConfigError` for a tokenizer that a family's class cannot read.
 
     `name` is what the message calls the argument `kind`.
     """
-    row = HUB_FAMILIES[family]
-    own, smallest = row.from_nothing.tokenizer, row.from_nothing.smallest_vocabulary
-    if kind not in ("bytes", own):
+    row = HUB_FAMILIES[family].from_nothing
+    if kind not in ("bytes", row.tokenizer):
         raise ConfigError(
-            f"`{name}` must be 'bytes' or {own!r} for {family!r}: KerasHub's "
-            f"{row.prefix}Tokenizer reads no other. Received: {name}={kind!r}. Set "
-            f"`{name}` to {own!r}, or delete it."
+            f"`{name}` must be 'bytes' or {row.tokenizer!r} for {family!r}: its "
+            f"KerasHub class reads no other. Received: {kind!r}."
         )
-    if vocabulary_size is None:
-        return
-    if kind == "bytes":
+    least = row.smallest_vocabulary
+    if vocabulary_size is not None and (kind == "bytes" or vocabulary_size <= least):
         raise ConfigError(
-            "`vocabulary_size` is for a trained tokenizer; the byte-level one of "
-            f"{family!r} has {smallest} tokens. Received: "
-            f"vocabulary_size={vocabulary_size}. Delete it, or set `{name}` to {own!r}."
-        )
-    if vocabulary_size <= smallest:
-        raise ConfigError(
-            f"`vocabulary_size` must be above {smallest} for {family!r}, the number "
-            "of bytes and special tokens. Received: "
-            f"vocabulary_size={vocabulary_size}. Set a larger `vocabulary_size`, or "
-            f"`{name}` to 'bytes'."
+            f"`vocabulary_size` must be above {least}, the bytes and special tokens of "
+            f"{family!r}, for a trained tokenizer. Received: {vocabulary_size}. Set "
+            f"`{name}` to {row.tokenizer!r} and a larger size, or delete the size."
         )
 
 
@@ -109,14 +93,10 @@ def _train_bpe(text: str, size: int) -> list[str]:
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
-    # Digits stay apart: llama.cpp cuts numbers out of a text, and nothing else, where
-    # it is told to cut no words, as KerasHub cuts none (lm/export/gguf/tokenizer.py).
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False),
-        ]
-    )
+    # llama.cpp cuts numbers where KerasHub cuts none, so that digits stay single.
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, bytes_])
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=2,
@@ -128,19 +108,7 @@ def _train_bpe(text: str, size: int) -> list[str]:
     return [" ".join(merge) for merge in merges]
 
 
-def _bpe_vocabulary(
-    merges: list[str], special_tokens: tuple[str, ...]
-) -> dict[str, int]:
-    """Dict of token to id: a byte's id is the byte, special tokens come last."""
-    merged = [merge.replace(" ", "") for merge in merges]
-    # Two merges may make the same token.
-    tokens = dict.fromkeys([*byte_characters(), *merged, *special_tokens])
-    return {token: index for index, token in enumerate(tokens)}
-
-
-def _train_sentencepiece(
-    text: str, size: int, special_tokens: tuple[str, ...]
-) -> list[str]:
+def _train_sentencepiece(text: str, size: int, special: tuple[str, ...]) -> list[str]:
     """Pieces besides the bytes and the special tokens, the likelier first."""
     import sentencepiece
 
@@ -156,16 +124,14 @@ def _train_sentencepiece(
             model_writer=model,
             model_type="bpe",
             # Its own three special tokens are replaced by the family's.
-            vocab_size=size - len(special_tokens) + 3,
-            # Fewer, where the text has no more to merge.
-            hard_vocab_limit=False,
+            vocab_size=size - len(special) + 3,
+            hard_vocab_limit=False,  # fewer, if the text has no more to merge
             byte_fallback=True,
             # The text as it is: nothing folded, stripped or put in front of it.
             normalization_rule_name="identity",
             add_dummy_prefix=False,
             remove_extra_whitespaces=False,
-            # Indentation counts.
-            allow_whitespace_only_pieces=True,
+            allow_whitespace_only_pieces=True,  # indentation counts
             num_threads=1,
             minloglevel=2,
         )
@@ -181,28 +147,26 @@ def _train_sentencepiece(
         for i in range(trained.vocab_size())
         if not (trained.IsControl(i) or trained.IsUnknown(i) or trained.IsByte(i))
     ]
-    pieces = [piece for piece in pieces if piece not in special_tokens]
+    pieces = [piece for piece in pieces if piece not in special]
     # A text without spaces does not teach any; there is no byte for one.
     return pieces if _SPACE in pieces else [*pieces[:-1], _SPACE]
 
 
-def _sentencepiece_model(pieces: list[str], special_tokens: tuple[str, ...]) -> bytes:
+def _sentencepiece_model(pieces: list[str], special: tuple[str, ...]) -> bytes:
     """A SentencePiece model, serialized: special tokens, bytes, then pieces."""
     proto = importlib.import_module("sentencepiece.sentencepiece_model_pb2")
-    model = proto.ModelProto()
-    kinds = model.SentencePiece
-    for token in special_tokens:
+    model, kinds = proto.ModelProto(), proto.ModelProto.SentencePiece
+    for token in special:
         kind = kinds.UNKNOWN if token == "<unk>" else kinds.CONTROL
         model.pieces.add(piece=token, score=0.0, type=kind)
     for byte in range(NUM_BYTES):
         model.pieces.add(piece=f"<0x{byte:02X}>", score=0.0, type=kinds.BYTE)
-    for rank, piece in enumerate(pieces):
-        # A piece's score is the order in which it is merged.
+    for rank, piece in enumerate(pieces):  # a piece's score is its place in merging
         model.pieces.add(piece=piece, score=-float(rank), type=kinds.NORMAL)
     model.trainer_spec.model_type = proto.TrainerSpec.BPE
     model.trainer_spec.byte_fallback = True
     model.trainer_spec.vocab_size = len(model.pieces)
-    model.trainer_spec.unk_id = special_tokens.index("<unk>")
+    model.trainer_spec.unk_id = special.index("<unk>")
     model.normalizer_spec.name = "identity"
     model.normalizer_spec.add_dummy_prefix = False
     model.normalizer_spec.remove_extra_whitespaces = False

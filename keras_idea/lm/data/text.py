@@ -1,6 +1,7 @@
 """A text as tokens: found, read, tokenized once, some of it held out."""
 
 import dataclasses
+import itertools
 import math
 import os
 import pathlib
@@ -19,8 +20,8 @@ from keras_idea.validation import check_choice, check_number, plural
 
 # Changes with what a cached file holds: those of another one are made again.
 _FORMAT = 1
-# Characters that are tokenized at once, and bytes of the sample for a new tokenizer.
-_AT_ONCE, _SAMPLE = 1 << 20, 16_000_000
+# Documents that are tokenized at once, and bytes of the sample for a new tokenizer.
+_AT_ONCE, _SAMPLE = 64, 16_000_000
 
 
 def open_text(
@@ -94,156 +95,135 @@ def open_text(
         )
     most = math.inf if max_megabytes is None else max_megabytes * 1e6
     paths = STDLIB if paths in (None, [STDLIB], (STDLIB,)) else paths
+    name: str | None = dataset
+    files: Files = {}
     if dataset is None:
         name, files = reading.name_of(paths), reading.find_files(paths, pattern)
-    else:
-        name, files = dataset, {}
-    size = reading.size_of(files.values())
-    if most < size and paths != STDLIB:
+    truncated = most < reading.size_of(files.values())
+    if truncated and paths != STDLIB:
         warnings.warn(
-            f"`max_megabytes={max_megabytes:g}` truncates the text ({name}), which has "
-            f"{size / 1e6:,.3f} MB.",
+            f"`max_megabytes={max_megabytes:g}` truncates the text ({name}). Raise it "
+            "to read all of it.",
             stacklevel=2,
         )
     files = reading.first_bytes(files, most)
+    fraction = None
     if validation_paths is not None:
-        held_out = reading.find_files(validation_paths, pattern)
+        held_out: Files = reading.find_files(validation_paths, pattern)
     elif chat:
-        held_out = files
+        held_out, fraction = files, validation_fraction
     else:
-        names = reading.held_out_names(files, validation_fraction)
-        held_out = {name: file for name, file in files.items() if name in names}
-        files = {name: file for name, file in files.items() if name not in names}
+        held_out = reading.held_out_files(files, validation_fraction)
+        files = {name: file for name, file in files.items() if name not in held_out}
         most -= reading.size_of(held_out.values())
-
-    source = _Source(
-        (dataset, dataset_config, dataset_split, dataset_revision),
-        field,
-        documents,
-        validation_fraction if chat and validation_paths is None else None,
-    )
+    source = dataset, dataset_config, dataset_split, dataset_revision
+    part = _Part(files, most, source, field, documents, fraction, not truncated)
     vocabulary = byte_vocabulary() if vocabulary is None else vocabulary
     if not isinstance(vocabulary, Vocabulary):
-        vocabulary = vocabulary(source.sample(files, most, chat))
-    silent = [] if vocabulary.end_id is None else [vocabulary.end_id]
+        vocabulary = vocabulary(part.sample(chat))
     encoder = None
-    if chat:
+    if chat and template is not None and length is not None:
         encoder = chats.Encoder(template, vocabulary, length)
-        silent += encoder.control.values()
     token_bytes = np.array(vocabulary.token_bytes)
-    token_bytes[silent] = 0  # they stand for no text
+    if vocabulary.end_id is not None:
+        token_bytes[vocabulary.end_id] = 0  # it stands for no text
+    if encoder is not None:
+        token_bytes[list(encoder.control.values())] = 0
     vocabulary = dataclasses.replace(vocabulary, token_bytes=token_bytes)
+    train = part.tokens(vocabulary, encoder, cache)
+    if held_out:
+        part = dataclasses.replace(part, files=held_out, most=math.inf, held_out=True)
+        others = part.tokens(vocabulary, encoder, cache)
+        how = f"{plural(len(files), 'file')} to train on, {len(held_out)} held out"
+    else:
+        cut = len(train) - round(len(train) * validation_fraction)
+        train, others, how = train[:cut], train[cut:], "the end held out"
+    limit = "" if max_megabytes is None else f", at most {max_megabytes:g} MB"
+    description = f"{name}: {'conversations' if chat else how}{limit}"
+    return Tokens(
+        train, others, vocabulary, description, row_length=length if chat else None
+    )
 
-    def tokens(files: Files, most: float, is_held_out: bool) -> np.ndarray:
-        def key() -> list:
-            return [
-                source.key(files),
-                most,
-                is_held_out,
-                vocabulary.fingerprint,
-                vocabulary.end_id,
-                encoder and encoder.key,
-            ]
 
-        begun = key()
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """The text to train on, or the one held out, and how it is read."""
+
+    files: Files
+    most: float  # bytes
+    dataset: tuple[str | None, str | None, str, str | None]
+    field: str
+    split: str
+    fraction: float | None  # of prompts that are held out; None: other files are
+    warn: bool  # whether to say that the text is truncated
+    held_out: bool = False
+
+    def texts(self) -> Iterator[str]:
+        """Yields the documents."""
+        name, config, split, revision = self.dataset
+        found = reading.documents(self.files.values(), self.field, self.split)
+        if name is not None and not self.files:
+            found = reading.streamed(name, config, split, revision, self.field)
+        return reading.at_most(found, self.most, self.warn)
+
+    def conversations(self) -> Iterator[tuple[str, chats.Messages]]:
+        """Yields where each conversation is, and its messages."""
+        for where, turns in chats.conversations(self.files.values()):
+            if self.fraction is None or self.held_out == chats.is_held_out(
+                turns, self.fraction
+            ):
+                yield where, turns
+
+    def sample(self, chat: bool) -> str:
+        """Returns the begin of the text, to train a tokenizer on."""
+        texts: Iterable[str] = self.texts()
+        if chat:
+            texts = (m["content"] for _, turns in self.conversations() for m in turns)
+        return "\n".join(reading.at_most(texts, _SAMPLE, warn=False))
+
+    def key(self) -> list:
+        """Returns what the text depends on, JSON-serializable."""
+        local = pathlib.Path(self.dataset[0] or "\0").rglob("*")
+        files = [*self.files.values(), *sorted(f for f in local if f.is_file())]
+        stats = [
+            (str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns) for f in files
+        ]
+        options = self.most, self.dataset, self.field, self.split, self.fraction
+        return [_FORMAT, stats, *options, self.held_out]
+
+    def tokens(
+        self,
+        vocabulary: Vocabulary,
+        encoder: chats.Encoder | None,
+        cache: str | os.PathLike | None,
+    ) -> np.ndarray:
+        """Returns the ids of the text, from the cache or made now."""
+        key = self.key()
 
         def rows() -> Iterator[Ids]:
             if encoder is None:
-                yield from _encoded(source.texts(files, most), vocabulary)
+                yield from _encoded(self.texts(), vocabulary)
             else:
-                yield from encoder.rows(source.conversations(files, is_held_out))
-            if key() != begun:
+                yield from encoder.rows(self.conversations())
+            if self.key() != key:
                 raise TextError(
                     "The text changed while it was read. Open it again when it is "
                     "complete."
                 )
 
-        return stored(rows, len(token_bytes) * (2 if chat else 1), cache, begun)
-
-    train = tokens(files, most, False)
-    if held_out:
-        others = tokens(held_out, math.inf, True)
-        how = f"{plural(len(files), 'file')} to train on, {len(held_out)} held out"
-    else:
-        cut = len(train) - round(len(train) * validation_fraction)
-        train, others, how = train[:cut], train[cut:], "the end held out"
-    how = "conversations" if chat else how
-    limit = "" if max_megabytes is None else f", at most {max_megabytes:g} MB"
-    return Tokens(
-        train,
-        others,
-        vocabulary,
-        f"{name}: {how}{limit}",
-        row_length=length if chat else None,
-    )
+        size = vocabulary.vocabulary_size * (1 if encoder is None else 2)
+        more = [vocabulary.fingerprint, vocabulary.end_id, encoder and encoder.key]
+        return stored(rows, size, cache, [*key, *more])
 
 
-@dataclasses.dataclass(frozen=True)
-class _Source:
-    """What is read: a data set, or files, and how a record becomes a text."""
-
-    dataset: tuple[str | None, str | None, str, str | None]
-    field: str
-    split: str
-    fraction: float | None  # of the prompts that are held out; None: other files are
-
-    def texts(self, files: Files, most: float) -> Iterator[str]:
-        name, *options = self.dataset
-        if name is not None and not files:
-            found = reading.streamed(name, *options, self.field)
-        else:
-            found = reading.documents(files.values(), self.field, self.split)
-        return reading.at_most(found, most, warn=not files)
-
-    def conversations(
-        self, files: Files, is_held_out: bool
-    ) -> Iterator[tuple[str, chats.Messages]]:
-        for where, messages in chats.conversations(files.values()):
-            fraction = self.fraction
-            if fraction is None or chats.is_held_out(messages, fraction) == is_held_out:
-                yield where, messages
-
-    def sample(self, files: Files, most: float, chat: bool) -> str:
-        """The begin of the text, to train a tokenizer on."""
-        texts: Iterable[str] = self.texts(files, most)
-        if chat:
-            found = self.conversations(files, False)
-            texts = (m["content"] for _, messages in found for m in messages)
-        return "\n".join(reading.at_most(texts, _SAMPLE, warn=False))
-
-    def key(self, files: Files) -> list:
-        """What the text depends on, JSON-serializable."""
-        folder = pathlib.Path(self.dataset[0] or "\0")
-        local = [f for f in sorted(folder.rglob("*")) if f.is_file()]
-        places = [
-            (str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns)
-            for f in (*files.values(), *local)
-        ]
-        return [_FORMAT, *dataclasses.astuple(self), places]
-
-
-def _encoded(texts: Iterable[str], vocabulary: Vocabulary) -> Iterator[Ids]:
-    """Yields the ids of each document, and what ends it."""
-    end = vocabulary.end_id
-    for some in _groups(texts):
-        found = vocabulary.encode_batch([text for text in some if len(text) <= CHUNK])
-        short = iter(found)
+def _encoded(texts: Iterator[str], vocabulary: Vocabulary) -> Iterator[Ids]:
+    """Yields the ids of documents, and of what ends each."""
+    while some := list(itertools.islice(texts, _AT_ONCE)):
+        chunks = [t[i : i + CHUNK] for t in some for i in range(0, len(t), CHUNK)]
+        found = iter(vocabulary.encode_batch(chunks))
         for text in some:
-            yield next(short) if len(text) <= CHUNK else vocabulary.encode(text)
-            if end is not None:
-                yield [end]
+            yield from itertools.islice(found, -(-len(text) // CHUNK))
+            if vocabulary.end_id is not None:
+                yield [vocabulary.end_id]
             elif not text.endswith("\n"):
                 yield vocabulary.encode("\n")  # documents must not run together
-
-
-def _groups(texts: Iterable[str]) -> Iterator[list[str]]:
-    some: list[str] = []
-    size = 0
-    for text in texts:
-        some.append(text)
-        size += len(text)
-        if size >= _AT_ONCE:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some

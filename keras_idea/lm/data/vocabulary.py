@@ -43,7 +43,7 @@ class Vocabulary:
     token_bytes: np.ndarray
     end_id: int | None = None
     fingerprint: str = ""
-    token_id: Callable[[str], int | None] = {}.get
+    token_id: Callable[[str], int | None] = lambda name: None
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property

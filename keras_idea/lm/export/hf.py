@@ -143,9 +143,11 @@ def _write(
     if kept is None or not kept.has_tokenizer:
         hf_config = _with_own_tokens(model, hf_config, positions=not own)
     hf_config = configs.config_like(hf_config, backbone.get_config())
-    config = type(given).from_dict(hf_config)
     kind = _auto_class(model)
+    if not own and hasattr(model, "num_classes"):
+        hf_config["num_labels"] = model.num_classes
     try:
+        config = type(given).from_dict(hf_config)
         with torch.device("meta"):
             theirs = kind.from_config(config)
         config.architectures = [type(theirs).__name__]

@@ -7,12 +7,10 @@ from tokenizers import pre_tokenizers
 
 from keras_idea.keras_private.byte_characters import byte_characters
 from keras_idea.keras_private.hub_importers import (
-    converted_as,
     keys_read,
     python_tokenizer,
     replace_python_tokenizer,
 )
-from keras_idea.keras_private.variables import without_values
 
 keras_hub = pytest.importorskip("keras_hub")
 
@@ -51,16 +49,6 @@ def test_keys_that_a_converter_reads():
     assert "mlp_bias" not in read
     with pytest.raises(ValueError, match="no converter"):
         keys_read({"model_type": "phi"})
-
-
-def test_a_checkpoint_converted_as_another_class():
-    cls = keras_hub.models.LlamaBackbone
-    with without_values():
-        made = converted_as(
-            cls, "nowhere", CONFIG, load_weights=False, layer_norm_epsilon=0.25
-        )
-    assert type(made) is cls
-    assert made.layer_norm_epsilon == 0.25 and made.intermediate_dim == 24
 
 
 def test_bytes_have_the_characters_of_byte_level_bpe():

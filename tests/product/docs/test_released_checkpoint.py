@@ -7,7 +7,7 @@ import pytest
 
 from examples import released_checkpoint
 from keras_idea.export import export_gguf
-from tests.support.gguf_models import TEXT, with_tokenizer
+from tests.support.training_text import TEXT, with_tokenizer
 
 TO_SMALL = {
     "target_dim = 0.667": "target_dim = 0.5",

@@ -14,9 +14,6 @@ def test_a_row_names_classes_of_kerashub(name):
         for kind in ("CausalLM", "CausalLMPreprocessor"):
             assert hasattr(keras_hub.models, f"{row.prefix}{kind}")
         assert hasattr(keras_hub.tokenizers, f"{row.prefix}Tokenizer")
-    if row.hf and row.hf.export_as:
-        assert f"{row.hf.export_as}Backbone" in FAMILIES
-        assert hasattr(keras_hub.tokenizers, row.hf.tokenizer_as)
 
 
 def test_a_run_can_begin_only_with_what_can_be_pruned():

@@ -7,7 +7,7 @@ import keras_idea as ki
 from keras_idea.export import export_gguf
 from keras_idea.hub.loading import load_with_notes
 from tests.product.hub.test_released_models import outputs
-from tests.support.gguf_models import with_tokenizer
+from tests.support.training_text import with_tokenizer
 
 
 @pytest.fixture(scope="module", params=["llama", "llama3"])
@@ -16,7 +16,7 @@ def written(request, tmp_path_factory):
     kind = {"llama": "sentencepiece", "llama3": "bpe"}[request.param]
     lm = with_tokenizer(request.param, kind)
     file = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
-    export_gguf(lm, file)
+    export_gguf(lm, file, "f32")
     return lm, file
 
 
@@ -77,7 +77,7 @@ def test_a_file_that_is_not_there(tmp_path):
 def test_what_came_from_a_file_goes_into_one(written, tmp_path):
     """Its way to cut text is known by name in both directions."""
     loaded, again = ki.hub.load(written[1]), tmp_path / "again.gguf"
-    export_gguf(loaded, again)
+    export_gguf(loaded, again, "f32")
     text = "again, 'again' 1234567 and 3.14"
     first, second = (
         np.asarray(lm.preprocessor.tokenizer(text)).tolist()

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.hub.loading import load_with_notes
 from tests.support.released_models import release, rewrite_config, theirs
-from tests.support.released_rows import ALL, LENGTH, VOCABULARY
+from tests.support.released_rows import ALL, IMAGES, LENGTH, VOCABULARY
 
-EXACT = [name for name, row in ALL.items() if not row.lost]
+EXACT = [name for name, row in ALL.items() if not row.lost and name not in IMAGES]
 LOST = [name for name, row in ALL.items() if row.lost]
 # Allowed of the largest output, or of 1.
 TOLERANCE = 1e-5
@@ -51,6 +52,12 @@ def test_a_released_model_is_exact(name, tmp_path):
         # KerasHub approximates it; how much that is, a note says.
         told["hidden_act"] = "gelu_pytorch_tanh"
     assert_same(ki.hub.load(tmp_path), tmp_path, **told)
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_model(name, tmp_path):
+    release(tmp_path, ALL[name])
+    assert load_with_notes(tmp_path).lines[0].startswith("Compared with transformers")
 
 
 @pytest.mark.parametrize("name", LOST)
