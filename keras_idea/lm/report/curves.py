@@ -18,21 +18,12 @@ COLUMNS = (
 
 
 class Curve:
-    """Holds the figures of one training, one per epoch.
-
-    Args:
-        name: str. The name of the training, such as "pruned".
-        history: dict. Maps a column to its figures; others are left out.
-
-    Attributes:
-        columns: dict of column to list of float.
-        before: float, bits per byte before the first step; NaN if not measured.
-    """
+    """Holds the figures of one training, one per epoch, by column."""
 
     def __init__(self, name: str, history: Mapping[str, Sequence[float]]) -> None:
         self.name = name
         self.columns = {c: list(history[c]) for c in COLUMNS if c in history}
-        self.before = float("nan")
+        self.before = float("nan")  # bits per byte before the first step
 
     def add(self, figures: Mapping[str, float]) -> None:
         """Adds the figures of an epoch."""

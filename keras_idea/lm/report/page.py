@@ -73,16 +73,7 @@ def read_run(path: str | os.PathLike) -> RunRecord:
 def report(
     paths: Sequence[str | os.PathLike], output: str | os.PathLike = "report.html"
 ) -> pathlib.Path:
-    """Writes a page about finished runs, and prints their tables.
-
-    Args:
-        paths: list of path. Run folders.
-        output: path. The page. An earlier report is replaced, another file never.
-
-    Raises:
-        ReportRefused: If another file is there.
-        RunRecordError: As `read_run`.
-    """
+    """Writes a page about finished runs, and prints their tables."""
     output = pathlib.Path(output)
     if output.exists() and not (
         output.is_file() and output.read_bytes().startswith(MARK.encode())

@@ -27,17 +27,7 @@ def draw_run(
     title: str = "",
     teacher: float | None = None,
 ) -> None:
-    """Draws a run as a PNG, 1200 pixels wide.
-
-    Args:
-        path: path of the PNG.
-        curves: list of `Curve`. The pruned model first, then those it is compared with.
-        stages: list of (name, first step, last step).
-        rate: function of steps that returns their learning rates.
-        narrowings: list of int. The steps after which the model became narrower.
-        title: str. Drawn above.
-        teacher: float or None. Bits per byte of the teacher.
-    """
+    """Draws a run as a PNG, 1200 pixels wide."""
     total = stages[-1][2]
     panels = {"nrows": 3, "ncols": 1, "sharex": True, "height_ratios": [1, 1, 2.6]}
     with figure(path, 12, 8.5, title, title_size=15, **panels) as axes:

@@ -7,21 +7,13 @@ from collections.abc import Sequence
 
 @dataclasses.dataclass(frozen=True)
 class ResultRow:
-    """Holds the results of one model. None means not measured.
-
-    Attributes:
-        name: str, the name of the model.
-        parameters: int or None, trained parameters.
-        bits_per_byte: float or None, cross-entropy on the held-out text.
-        step_ms: float or None, milliseconds per training step, of the fastest epoch.
-        perplexity_per_token: float or None, on the held-out text.
-    """
+    """Holds the results of one model. None means not measured."""
 
     name: str
     parameters: int | None = None
-    bits_per_byte: float | None = None
-    step_ms: float | None = None
-    perplexity_per_token: float | None = None
+    bits_per_byte: float | None = None  # on the held-out text
+    step_ms: float | None = None  # of the fastest epoch
+    perplexity_per_token: float | None = None  # on the held-out text
 
 
 # Header, attribute, format.

@@ -65,9 +65,8 @@ def cross_entropy() -> keras.losses.Loss:
 def _check_backend(config: RunConfig) -> None:
     """Rejects what Keras 3.15 computes wrongly on tensorflow.
 
-    The gradient of an embedding is a list of rows there, one per token. Keras's norm
-    adds up the squares of the rows, which is wrong for tokens that come twice; and
-    accumulated rows give other steps (weights differ by 5e-2 after 8 steps).
+    The gradient of an embedding is a list of rows there, one per token: its norm, and
+    accumulated rows, are wrong for tokens that come twice.
     """
     if keras.backend.backend() != "tensorflow":
         return

@@ -303,16 +303,6 @@ _TARGETS = ("target_dim", "targets", "target_parameters")
 def load_config(path: str | os.PathLike | None = None) -> RunConfig:
     """Reads a run file.
 
-    Args:
-        path: path or None. A TOML file. Defaults to None: the demo's.
-
-    Returns:
-        `RunConfig`.
-
-    Raises:
-        ConfigError: If the file cannot be read, or holds a key that does not exist, or
-            a value that cannot be.
-
     Example:
     >>> load_config().model.hidden_dim
     512
@@ -419,8 +409,8 @@ def _conflicts(config: RunConfig, wrote: set[str]) -> Any:
         yield '`pruning.refit_windows` needs the method "activation" or "random".'
     every, steps = run.validate_every, budget.total_steps
     if steps % every or budget.enlarge_steps % every:
-        both = math.gcd(steps, budget.enlarge_steps)
-        divisors = [n for n in range(1, both + 1) if both % n == 0]
+        common = math.gcd(steps, budget.enlarge_steps)
+        divisors = [n for n in range(1, common + 1) if common % n == 0]
         near = min(divisors, key=lambda n: abs(n - every))
         yield (
             f"`run.validate_every` must divide the {budget.enlarge_steps} steps of the "

@@ -118,10 +118,6 @@ class Progress(keras.callbacks.Callback):
 
     An epoch is what lies between two validations. Put it before the run's `Checkpoint`,
     whose `history` then holds the figures.
-
-    Args:
-        run: `Run`.
-        name: str. The name of the training.
     """
 
     def __init__(self, run: Run, name: str) -> None:
@@ -263,12 +259,7 @@ def evaluate(
 
 
 def own_rows(array: np.ndarray, size: int, index: int, count: int) -> np.ndarray:
-    """The rows that one of `count` processes reads of batches of `size` rows.
-
-    Example:
-    >>> own_rows(np.arange(8), size=4, index=1, count=2)
-    array([2, 3, 6, 7])
-    """
+    """The rows that one of `count` processes reads of batches of `size` rows."""
     each = size // count
     batches = array.reshape(-1, size, *array.shape[1:])
     rows = batches[:, index * each : (index + 1) * each]

@@ -12,7 +12,6 @@ import keras
 from keras_idea.errors import (
     ArgumentError,
     ConfigError,
-    LoadRefused,
     MissingPackage,
 )
 from keras_idea.finding.find_heads import find_heads
@@ -322,12 +321,9 @@ def loading(preset: str) -> Iterator[None]:
         raise
     # From many places: no such folder, no such handle, no network, no FFN to prune.
     except Exception as error:
-        cure = "Set it to a language model with its tokenizer."
-        if isinstance(error, LoadRefused):
-            cure = ""
         raise ConfigError(
             f"`model.preset` gives no model to prune: {' '.join(str(error).split())} "
-            f"Received: {preset!r}. {cure}".rstrip()
+            f"Received: {preset!r}. Set it to a language model with its tokenizer."
         ) from error
 
 

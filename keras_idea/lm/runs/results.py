@@ -146,15 +146,10 @@ def _sample(run: Run, narrow: keras.Model) -> str:
 
 
 def _how_to_load(run: Run) -> str:
-    folder = run.folder.shown
-    path = f"{folder}/{run.models.saved_as}"
-    lines = [f"All of it is in {folder}/. Load the narrow model:", ""]
-    if run.config.model.hub is not None:
-        lines += ["    import keras_hub  # without keras_idea"]
-        lines += [f"    lm = keras_hub.models.CausalLM.from_preset({path!r})"]
-    elif run.config.model.preset is not None:
-        lines += ["    import keras_idea", f"    lm = keras_idea.hub.load({path!r})"]
-    else:
-        lines += ["    import keras, keras_idea"]
-        lines += [f"    model = keras.models.load_model({path!r})"]
-    return "\n".join([*lines, ""])
+    path, model = f"{run.folder.shown}/{run.models.saved_as}", run.config.model
+    load = f"keras_idea.hub.load({path!r})"
+    if model.hub is not None:  # without keras_idea
+        load = f"keras_hub.models.CausalLM.from_preset({path!r})"
+    elif model.preset is None:
+        load = f"keras.models.load_model({path!r})  # after `import keras_idea`"
+    return f"All of it is in {run.folder.shown}/. Load the narrow model: {load}"

@@ -19,12 +19,7 @@ from keras_idea.lm.runs.config import Model, RunConfig
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """The neurons and key/value heads of a model whose layers are all alike.
-
-    Example:
-    >>> print(Sizes(512, 4), "|", Sizes(512, 4).pruned_to(Sizes(192, 2)))
-    FFN width 512, key/value heads 4 | FFN width 512 to 192, key/value heads 4 to 2
-    """
+    """The neurons and key/value heads of a model whose layers are all alike."""
 
     neurons: int  # of each FFN
     kv_groups: int | None = None  # key/value heads per layer; None: none are pruned

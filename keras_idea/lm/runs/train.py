@@ -50,21 +50,6 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
 
     Each of several processes (see `[distribution]`) calls it, with the same config.
 
-    Args:
-        config: `RunConfig`.
-        overwrite: bool. Whether an earlier run in the folder, if it is finished or
-            another one, is renamed. Defaults to False.
-
-    Returns:
-        list of `ResultRow`; empty in all processes but the first.
-
-    Raises:
-        ConfigError: If the models cannot be made, or the run would read what it writes.
-        RunFolderError: If the folder holds another run, or is in use.
-        TextError: If there is no text, or less than a sequence of it.
-        TrainingDiverged: If the loss is not finite.
-        DiskError: If something cannot be written.
-
     Example:
     >>> from keras_idea.lm.runs.config import load_config
     >>> rows = train(load_config("run.toml"))
