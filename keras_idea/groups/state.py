@@ -339,10 +339,8 @@ def indices_of(mask: Tensor, name: str) -> np.ndarray:
 
 
 def _numbers(shape: Sequence[int], dtype: str) -> Tensor:
-    # Of NumPy: in a distribution, jax would compute on the devices of all processes.
     # Not broadcast: torch could not assign to what is one row in memory.
-    numbers = np.tile(np.arange(shape[-1], dtype=dtype), (*shape[:-1], 1))
-    return ops.convert_to_tensor(numbers)
+    return ops.tile(ops.arange(shape[-1], dtype=dtype), (*shape[:-1], 1))
 
 
 @contextlib.contextmanager
