@@ -32,7 +32,6 @@ RUN = (
 )
 
 
-#: This package's own decoder.
 OWN = RUN.replace('hub = "llama3"\n', "").replace('tokenizer = "bpe"\n', "")
 OWN = OWN.replace("vocabulary_size = 264\n", "")
 
