@@ -75,7 +75,7 @@ __all__ = [
 ]
 
 #: Modules of the application, loaded when they are first used.
-_FACES = ("data", "evaluation", "export", "report")
+_FACES = ("data", "evaluation", "export")
 
 
 def __getattr__(name: str) -> _Any:

@@ -293,7 +293,7 @@ try:
 except ImportError:  # pragma: no cover
     fcntl = None  # type: ignore[assignment]
 
-# Seconds: `keras_idea_cli.locks.is_locked` itself holds the lock for a moment.
+# Seconds: `keras-idea status` itself holds the lock for a moment.
 _PATIENCE = 1.0
 
 

@@ -15,7 +15,6 @@ MODULES = {
     "keras_idea.hub": "Released checkpoints",
     "keras_idea.models": "Models",
     "keras_idea.data": "Data",
-    "keras_idea.lm.distribution": "Devices",
     "keras_idea.evaluation": "Evaluation",
     "keras_idea.export": "Export",
 }

@@ -10,8 +10,7 @@ Accelerator: None
 """
 ## Goal
 
-You prune the same model on one device and on a mesh of four devices, and compare the
-losses.
+You prune the same model on one device and on four, and compare the losses.
 
 You need the JAX backend. This guide makes four devices of one CPU, so it runs anywhere.
 For TensorFlow and PyTorch, see [the end of the guide](#tensorflow-and-pytorch).
@@ -28,27 +27,24 @@ import keras
 import numpy as np
 
 import keras_idea as ki
-from keras_idea.lm.distribution import distribution_of, kernel_layouts
 from keras_idea.models import DecoderConfig, decoder
 
 print(jax.devices())
 
 """
-## How the mesh splits the model
+## How devices share the work
 
-On JAX, a mesh of devices with two axes holds the model:
+On JAX, `keras.distribution` splits the work, and pruning follows it:
 
-- One axis splits the rows of a batch.
-- The other axis splits the heads, the neurons and the vocabulary.
-
-Scores and masks are split like the neurons. When the model becomes narrow, all devices
-keep the same number of neurons.
+- `DataParallel` splits the rows of a batch. Each device holds the whole model.
+- `ModelParallel` also splits kernels, as a layout map says. KerasHub has one for Llama,
+  Llama 3, Gemma and Qwen: `keras_hub.models.Llama3Backbone.get_layout_map(mesh)`. Scores
+  and masks are split like the neurons. When the model becomes narrow, all devices keep
+  the same number of neurons.
 
 ## Train the same model twice
 
-`kernel_layouts` returns the axis along which each kernel is split, for this package's
-own decoder and for KerasHub's families. `distribution_of` makes a `keras.distribution`
-from it. The mesh here is two by two.
+Here four devices share the rows of each batch.
 """
 
 config = DecoderConfig(
@@ -82,16 +78,10 @@ def train():
 
 
 alone, expected = train()
-layouts = kernel_layouts(decoder(config), 2)
-with distribution_of(data=2, model=2, layouts=layouts).scope():
+with keras.distribution.DataParallel(auto_shard_dataset=False).scope():
     spread, found = train()
     kernel = ki.find_ffns(spread)[0].layer.up_kernel
-    print(
-        "up kernel",
-        kernel.shape,
-        "a device holds",
-        kernel.value.sharding.shard_shape(tuple(kernel.shape)),
-    )
+    print("up kernel", kernel.shape, "on", len(kernel.value.sharding.device_set))
 
 print("loss on one device ", np.round(expected["loss"], 4), expected["width"])
 print("loss on four       ", np.round(found["loss"], 4), found["width"])
@@ -102,7 +92,8 @@ print("loss on four       ", np.round(found["loss"], 4), found["width"])
 Add this table to a run's TOML file:
 
     [distribution]
-    mesh = { data = 4, model = 2 }
+    data = 4     # devices that share the sequences of a step
+    model = 2    # devices that share the kernels, by KerasHub's layout map
 
 Then start the same `keras-idea train my_run.toml` in every process. On Slurm, GKE and
 TPU pods, JAX finds the other processes. Elsewhere, set three of Keras's variables in
@@ -110,10 +101,7 @@ each process: `KERAS_DISTRIBUTION_JOB_ADDRESSES`, `KERAS_DISTRIBUTION_NUM_PROCES
 `KERAS_DISTRIBUTION_PROCESS_ID`.
 
 Each process reads its own rows, and writes into the shared checkpoint only what no other
-process holds. A run resumes from it with any mesh, or without one. This command
-estimates memory per device before you have the mesh:
-
-    keras-idea plan my_run.toml --devices 16x4 --target v5e:8x8
+process holds. A run resumes from it on other devices, too.
 
 ## TensorFlow and PyTorch
 

@@ -426,7 +426,7 @@ def config_like(hf_config: Config, arguments: Config) -> Config:
         for name, value in arguments.items()
     }
     fixed = rules_of(hf_config).fixed
-    types = hf_config.get("layer_types")
+    types: Any = hf_config.get("layer_types")
     now: Config = {}
     for _ in range(len(arguments)):
         now = backbone_arguments(hf_config)
@@ -437,7 +437,8 @@ def config_like(hf_config: Config, arguments: Config) -> Config:
             break
         hf_config = change
     if types and len(types) != hf_config["num_hidden_layers"]:
-        by_number = fixed(hf_config).get("layer_types", hf_config["layer_types"])
+        known: Any = fixed(hf_config)
+        by_number = known.get("layer_types", hf_config["layer_types"])
         hf_config["layer_types"] = by_number[: hf_config["num_hidden_layers"]]
     heads = hf_config.get("num_attention_heads")
     if (

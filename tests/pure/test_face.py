@@ -17,7 +17,6 @@ PACKAGES = (
     "layers",
     "methods",
     "models",
-    "report",
     "schedules",
     "shapes",
     "surgery",

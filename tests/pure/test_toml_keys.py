@@ -1,4 +1,4 @@
-"""The list of a run's keys is what the code and demo.toml say."""
+"""The list of a run's keys is what the code says."""
 
 from docs.building.toml_keys import PAGE, with_keys
 

@@ -85,7 +85,7 @@ def make_files(sound, folder):
         sound: Path of what `malformed.make_all` made.
         folder: Path of an empty folder.
     """
-    for name in ("run", "preset", "finished"):
+    for name in ("run", "preset"):
         shutil.copytree(sound / name, folder / name)
     shutil.copy(sound / "text.txt", folder / "text.txt")
     (folder / "run.toml").write_text(RUN)

@@ -1,23 +1,17 @@
-"""What `test_malformed.py` damages: one small sound thing of each kind."""
+"""What `test_no_code_runs.py` damages: one small sound thing of each kind."""
 
-import functools
 import json
-import os
 
 from keras_idea.callbacks import Checkpoint
 from keras_idea.callbacks.checkpoint.files import (
     digest_of_file,
     digest_of_manifest,
 )
-from keras_idea.data import open_text
 from keras_idea.lm.runs.config import load_config
-from keras_idea.lm.runs.config.sizes import Sizes
-from keras_idea.lm.runs.models.build import decoder_models
-from keras_idea.lm.runs.models.learning_rate import learning_rate
-from keras_idea.lm.runs.run_folder import RunFolder
-from keras_idea.lm.runs.train.recorder import LossUnits, Recorder
+from keras_idea.lm.runs.fitting import Progress
+from keras_idea.lm.runs.folder import RunFolder
+from keras_idea.lm.runs.models import run_models
 from keras_idea.models import DecoderConfig, decoder
-from tests.support.report_runs import write_run
 from tests.support.tiny_run import CONFIG, TEXT
 from tests.support.with_tokenizer import with_tokenizer
 
@@ -28,7 +22,7 @@ STEP = f"runs/tiny/checkpoints/pruned/{NAME}"
 
 
 def make_all(folder):
-    """`run`, `preset`, `finished` (for reports) and `runs/tiny` (unfinished)."""
+    """`run`, `preset` and `runs/tiny` (unfinished)."""
     from tests.support.hub_models import tiny_lm
 
     (folder / "text.txt").write_text(TEXT)
@@ -48,58 +42,28 @@ def make_all(folder):
     (folder / "run/config.toml").write_text("[model]\nsequence_length = 32\n")
     lm = tiny_lm("llama3", num_layers=1, vocabulary_size=261)
     with_tokenizer(lm, "llama3").save_to_preset(str(folder / "preset"))
-    write_run(folder / "finished")
     make_unfinished(folder)
 
 
 def make_unfinished(folder):
     """The folder of a run that was stopped, with a checkpoint of step 4."""
     config = load_config(folder / "tiny.toml")
-    fraction = config.data.validation_fraction
-    text = functools.partial(
-        open_text, paths=folder / "text.txt", validation_fraction=fraction
-    )
-    corpus = text()
-    model = decoder_models(config, text).wide()
+    models = run_models(config)
+    model = models.wide()
     model.optimizer.build(model.trainable_variables)
     model.optimizer.iterations.assign(4)
     run = RunFolder(folder / "runs/tiny")
-    run.claim(config.to_toml())
-    recorder = Recorder(
-        "pruned", Sizes(32), learning_rate(config.optimizer, config.budget), LossUnits()
-    )
+    run.claim(config, resumes=False)
     checkpoint = Checkpoint(
         run.checkpoints("pruned"),
-        stateful={"recorder": recorder},
-        identity={"text": corpus.fingerprint()},
+        stateful={"progress": Progress(None, "pruned")},
+        identity={"text": models.text.fingerprint()},
     )
     checkpoint.set_params({"epochs": 3})
     checkpoint.set_model(model)
     checkpoint.on_epoch_end(0)
     (written,) = run.checkpoints("pruned").iterdir()
     written.rename(folder / STEP)
-
-
-def contents(folder):
-    """Every file's bytes by relative path; None of a folder with something in it."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_dir() and not any(path.iterdir()):
-            continue
-        name = path.relative_to(folder).as_posix()
-        found[name] = path.read_bytes() if path.is_file() else None
-    return found
-
-
-# What damages: each takes the path of a file.
-def cut_off(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def flip_a_byte(path):
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(bytes(data))
 
 
 def holds(content):
@@ -111,18 +75,6 @@ def holds(content):
         path.write_bytes(data)
 
     return write
-
-
-def is_a_link(target):
-    def link(path):
-        path.unlink(missing_ok=True)
-        path.symlink_to(target)
-
-    return link
-
-
-def is_gone(path):
-    os.remove(path)
 
 
 def manifest_with(change):
@@ -152,11 +104,3 @@ def arrays_with(content):
         manifest_with(change)(manifest)
 
     return rewrite
-
-
-def config(text):
-    return {"tiny.toml": holds(text)}
-
-
-def text(content):
-    return {"text.txt": holds(content)}

@@ -9,8 +9,8 @@ import os
 import sys
 
 import keras_idea as ki
-from keras_idea.lm.cli import main
-from keras_idea.lm.runs.run_folder import RunFolder
+from keras_idea.lm.runs.folder import RunFolder
+from keras_idea_cli import main
 
 
 def stay(self):

@@ -155,10 +155,9 @@ class Encoder:
         with contextlib.suppress(TextError):  # no template has to take these
             text += self.render(turns)
         names = re.findall(r"<[^<>\s]+>|\[[^\[\]\s]+\]", text)
-        look_up = self.vocabulary.token_id or {}.get
-        ids = {
-            name: look_up(name) for name in (*names, *self.vocabulary.names.values())
-        }
+        names += self.vocabulary.names.values()
+        look_up = self.vocabulary.token_id or (lambda name: None)
+        ids = {name: look_up(name) for name in names}
         return {name: index for name, index in ids.items() if index is not None}
 
     def _ids(self, messages: Messages, prompt: bool = False) -> np.ndarray:

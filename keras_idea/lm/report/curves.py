@@ -1,79 +1,71 @@
-"""What a run leaves to be drawn, and as CSV; drawn in `picture.py`."""
+"""The figures of a training, one per epoch: metrics.csv."""
 
 import csv
-import dataclasses
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainingCurve:
-    """Holds the values of one training run, step by step.
-
-    Args:
-        name: str. The name of the run, such as "pruned".
-        steps: int array `(n,)`. Optimizer steps done.
-        loss: float array `(n,)`. Bits per byte of that step's batch.
-        learning_rate: float array `(n,)`. The rate of that step.
-        width: int array `(n,)`. Active neurons per FFN after that step.
-        validation: dict. Maps a step to bits per byte on the held-out text.
-        kv_groups: int array `(n,)` or None. Active key/value heads per attention layer
-            after that step. None if no heads are pruned. Defaults to None.
-        perplexity: dict. Maps a step to the perplexity per token of that validation.
-            Defaults to none.
-        at_widths: dict. Maps the name of a narrower width that is trained too to what
-            `validation` is at that width. Defaults to none.
-    """
-
-    name: str
-    steps: np.ndarray
-    loss: np.ndarray
-    learning_rate: np.ndarray
-    width: np.ndarray
-    validation: dict[int, float]
-    kv_groups: np.ndarray | None = None
-    perplexity: dict[int, float] = dataclasses.field(default_factory=dict)
-    at_widths: dict[str, dict[int, float]] = dataclasses.field(default_factory=dict)
+#: The columns of metrics.csv after the name of the training.
+COLUMNS = (
+    "step",
+    "learning_rate",
+    "width",
+    "kv_groups",
+    "bits_per_byte",
+    "validation",
+    "validation_perplexity_per_token",
+    "ms_per_step",
+)
 
 
-def metrics_csv(curves: Iterable[TrainingCurve]) -> str:
-    """The curves as CSV text, one line a step of each run.
+class Curve:
+    """Holds the figures of one training, one per epoch, by column."""
 
-    The losses are in bits per byte: of the step's batch, and of the validation, which
-    is empty where it was not measured, and so is its perplexity per token; as are the
-    heads where none are pruned. Where several widths are trained, each narrower one has
-    a column of its validations, such as "small_validation".
-    """
-    curves = list(curves)
-    widths = [name for curve in curves for name in curve.at_widths]
+    def __init__(self, name: str, history: Mapping[str, Sequence[float]]) -> None:
+        self.name = name
+        self.columns = {c: list(history[c]) for c in COLUMNS if c in history}
+        self.before = float("nan")  # bits per byte before the first step
+
+    def add(self, figures: Mapping[str, float]) -> None:
+        """Adds the figures of an epoch."""
+        for column in COLUMNS:
+            if column in figures:
+                self.columns.setdefault(column, []).append(float(figures[column]))
+
+    def last(self) -> dict[str, float]:
+        """The figures of the last epoch."""
+        return {column: values[-1] for column, values in self.columns.items()}
+
+    def points(self, column: str) -> tuple[list[float], list[float]]:
+        """The steps, and a column's figures at them."""
+        return self.columns["step"], self.columns[column]
+
+    def validation_at(self, step: int) -> float | None:
+        """Bits per byte of the validation after a step; None if there was none."""
+        if step == 0:
+            return None if self.before != self.before else self.before
+        steps = self.columns["step"]
+        return self.columns["validation"][steps.index(step)] if step in steps else None
+
+    def fastest(self, first: int, last: int) -> float | None:
+        """Milliseconds per step of the fastest epoch that lies between two steps."""
+        steps, ms = self.points("ms_per_step")
+        begins = [0, *steps[:-1]]
+        within = [
+            each
+            for each, begin, end in zip(ms, begins, steps, strict=True)
+            if first <= begin and end <= last
+        ]
+        return min(within, default=None)
+
+
+def metrics_csv(curves: Iterable[Curve]) -> str:
+    """The curves as CSV text, one line per epoch of each training."""
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")
-    names = ("run", "step", "learning_rate", "width", "bits_per_byte", "validation")
-    later = ["kv_groups", "validation_perplexity_per_token"]
-    lines.writerow([*names, *later, *(f"{name}_validation" for name in widths)])
+    lines.writerow(["run", *COLUMNS])
     for curve in curves:
-        heads = [""] * len(curve.steps) if curve.kv_groups is None else curve.kv_groups
-        columns = (curve.steps, curve.learning_rate, curve.width, curve.loss, heads)
-        for step, rate, width, loss, kv_groups in zip(*columns, strict=True):
-            validation = curve.validation.get(int(step))
-            perplexity = curve.perplexity.get(int(step))
-            lines.writerow(
-                [
-                    curve.name,
-                    int(step),
-                    f"{rate:.6g}",
-                    int(width),
-                    f"{loss:.5f}",
-                    _bits(validation),
-                    kv_groups,
-                    "" if perplexity is None else f"{perplexity:.6g}",
-                    *(_bits(curve.at_widths.get(n, {}).get(int(step))) for n in widths),
-                ]
-            )
+        columns = [curve.columns.get(column) for column in COLUMNS]
+        for epoch in range(len(curve.columns.get("step", []))):
+            row = ["" if c is None else f"{c[epoch]:.7g}" for c in columns]
+            lines.writerow([curve.name, *row])
     return text.getvalue()
-
-
-def _bits(validation: float | None) -> str:
-    return "" if validation is None else f"{validation:.5f}"

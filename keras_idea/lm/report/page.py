@@ -1,135 +1,122 @@
-"""A report as one HTML page that needs nothing else: no network, no other file."""
+"""`keras-idea report`: finished runs as one HTML page that needs no other file."""
 
 import base64
+import dataclasses
 import html
-import io
+import json
+import os
+import pathlib
+import tomllib
 from collections.abc import Sequence
 
-from keras_idea.lm.report.picture import draw_side_by_side
-from keras_idea.lm.report.run_record import RunRecord
-from keras_idea.lm.report.table import COLUMNS, LEGEND, cells
-from keras_idea.lm.report.widths import curves_of
+from keras_idea.errors import ReportRefused, RunRecordError
+from keras_idea.files import write_atomically
+from keras_idea.lm.report.table import (
+    COLUMNS,
+    LEGEND,
+    ResultRow,
+    cells,
+    to_markdown,
+)
 
 #: The first line of every report, by which its file is known as one.
 MARK = "<!DOCTYPE html><!-- keras-idea report -->"
-
-# Nothing may be loaded; pictures are in the page itself.
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-_STYLE = """
+# Nothing may be loaded: plots are in the page itself.
+_HEAD = """<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:;
+ style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,"><style>
 body { font: 15px/1.45 system-ui, sans-serif; color: #1f2933; margin: 0 auto;
-       max-width: 1500px; padding: 24px; }
-h1 { font-size: 26px; margin: 0; } h2 { font-size: 20px; margin: 36px 0 10px; }
-h3 { font-size: 17px; margin: 0 0 8px; } p, .legend { color: #52606d; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: 5px 14px 5px 0; border-bottom: 1px solid #e4e7eb;
-         text-align: right; vertical-align: top; }
-th { color: #52606d; font-weight: 600; } .text { text-align: left; }
-.differs td { background: #fff3d6; } .wide { overflow-x: auto; }
-.runs { display: grid; gap: 28px;
-        grid-template-columns: repeat(auto-fit, minmax(min(560px, 100%), 1fr)); }
-.run { border: 1px solid #e4e7eb; border-radius: 8px; padding: 18px; min-width: 0; }
-.curves { max-width: 1100px; }
-img { max-width: 100%; height: auto; display: block; }
-pre { background: #f5f7fa; padding: 12px; overflow-x: auto; white-space: pre-wrap;
-      overflow-wrap: anywhere; }
-summary { cursor: pointer; margin: 10px 0; color: #0b7285; }
-"""
+       max-width: 1240px; padding: 24px; }
+table { border-collapse: collapse; display: block; overflow-x: auto; }
+th, td { padding: 5px 14px 5px 0; border-bottom: 1px solid #e4e7eb; text-align: right; }
+th:first-child, td:first-child { text-align: left; }
+img { max-width: 100%; height: auto; }
+pre { background: #f5f7fa; padding: 12px; white-space: pre-wrap; }
+</style>"""
 
 
-def report_page(records: Sequence[RunRecord], title: str) -> str:
-    """The HTML of a report of one run or several."""
-    several = len(records) > 1
+@dataclasses.dataclass(frozen=True)
+class RunRecord:
+    """A finished run, read from its folder."""
+
+    name: str
+    settings: dict[str, str]  # "table.key" to value
+    rows: list[ResultRow]
+    facts: dict[str, str]
+    plot: bytes
+    sample: str
+
+
+def read_run(path: str | os.PathLike) -> RunRecord:
+    """Reads the folder of a finished run."""
+    path = pathlib.Path(path)
+    try:
+        config = tomllib.loads((path / "config.toml").read_text("utf-8"))
+        facts = json.loads((path / "table.json").read_text("utf-8"))
+        return RunRecord(
+            os.fspath(path),
+            {f"{t}.{k}": str(v) for t, keys in config.items() for k, v in keys.items()},
+            [ResultRow(**row) for row in facts.pop("rows")],
+            {name: str(value) for name, value in facts.items()},
+            (path / "run.png").read_bytes(),
+            (path / "sample.txt").read_text("utf-8", errors="replace"),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunRecordError(
+            f"{str(path)!r} is no finished run: {error}. Give a folder that "
+            "`keras-idea train` has finished."
+        ) from None
+
+
+def report(
+    paths: Sequence[str | os.PathLike], output: str | os.PathLike = "report.html"
+) -> pathlib.Path:
+    """Writes a page about finished runs, and prints their tables."""
+    output = pathlib.Path(output)
+    if output.exists() and not (
+        output.is_file() and output.read_bytes().startswith(MARK.encode())
+    ):
+        raise ReportRefused(
+            f"{str(output)!r} is no report, so it is not replaced. Give another name "
+            "(--output)."
+        )
+    records = [read_run(path) for path in paths]
+    write_atomically(output, report_page(records).encode(errors="replace"))
+    for record in records:
+        print(f"\n{record.name}\n\n{to_markdown(record.rows)}", flush=True)
+    return output
+
+
+def report_page(records: Sequence[RunRecord]) -> str:
+    """The HTML of a report."""
+    title = html.escape("keras-idea: " + ", ".join(record.name for record in records))
+    rows = [[record.name, *cells(row)] for record in records for row in record.rows]
     parts = [
-        "<h2>Results</h2>",
-        _table(
-            ["run", *(header for header, _, _ in COLUMNS)],
-            [[record.name, *cells(row)] for record in records for row in record.rows],
-            texts=2,
-        ),
-        f'<p class="legend">{html.escape(LEGEND)}</p>',
+        f"{MARK}\n{_HEAD}<title>{title}</title></head><body><h1>{title}</h1>",
+        _table([["run", *(header for header, _, _ in COLUMNS)], *rows]),
+        f"<p>{html.escape(LEGEND)}</p>",
     ]
-    if several:
-        widths = any(len(curves_of(record)) > 1 for record in records)
-        heading = "The trained models" if widths else "The pruned models"
-        parts += [f"<h2>{heading}</h2>", _curves(records)]
-    parts += ["<h2>Runs</h2>", '<div class="runs">', *map(_run, records), "</div>"]
-    parts += ["<h2>Settings</h2>", _settings(records, several)]
-    return "\n".join(
-        [
-            MARK,
-            '<html lang="en"><head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            # Else a browser asks the server for one.
-            '<link rel="icon" href="data:,">',
-            f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>",
-            f"<h1>{html.escape(title)}</h1>",
-            *parts,
-            "</body></html>\n",
+    for record in records:
+        name = html.escape(record.name)
+        facts = "; ".join(f"{fact}: {value}" for fact, value in record.facts.items())
+        png = base64.b64encode(record.plot).decode("ascii")
+        parts += [
+            f'<h2>{name}</h2><img alt="{name}" src="data:image/png;base64,{png}">',
+            f"<p>{html.escape(facts)}</p><details><summary>A text of the narrow model"
+            f"</summary><pre>{html.escape(record.sample)}</pre></details>",
         ]
-    )
-
-
-def _curves(records: Sequence[RunRecord]) -> str:
-    picture = io.BytesIO()
-    runs = [each for record in records for each in curves_of(record)]
-    draw_side_by_side(picture, runs)
-    names = ", ".join(record.name for record in records)
-    image = _image(picture.getvalue(), f"Loss and width of {names}")
-    note = "Lines: training loss, smoothed; dots: held-out text."
-    return f'<div class="curves">{image}</div><p class="legend">{note}</p>'
-
-
-def _run(record: RunRecord) -> str:
-    facts = [[key, str(value)] for key, value in record.facts.items()]
-    return "\n".join(
-        [
-            f'<div class="run"><h3>{html.escape(record.name)}</h3>',
-            _image(record.picture, f"Rate, width, loss and neurons of {record.name}"),
-            "<details open><summary>Where and on what</summary>",
-            _table(["", ""], facts, texts=2),
-            "</details><details><summary>What the narrow model writes</summary>",
-            f"<pre>{html.escape(record.sample)}</pre></details></div>",
-        ]
-    )
-
-
-def _settings(records: Sequence[RunRecord], several: bool) -> str:
     keys = dict.fromkeys(key for record in records for key in record.settings)
-    rows, differing = [], []
-    for key in keys:
-        values = [str(record.settings.get(key, "-")) for record in records]
-        rows.append([key, *values])
-        differing.append(len(set(values)) > 1)
-    header = ["", *(record.name for record in records)]
-    note = "<p>Coloured where the runs differ.</p>" if several else ""
-    return note + _table(header, rows, texts=len(header), marked=differing)
+    values = [[key, *(r.settings.get(key, "-") for r in records)] for key in keys]
+    names = ["key", *(record.name for record in records)]
+    parts += ["<h2>Settings</h2>", _table([names, *values]), "</body></html>\n"]
+    return "\n".join(parts)
 
 
-def _table(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    texts: int,
-    marked: Sequence[bool] = (),
-) -> str:
-    """A table whose first `texts` columns are texts, the others numbers."""
-
-    def line(tag: str, values: Sequence[str]) -> str:
-        classes = [' class="text"' if i < texts else "" for i in range(len(values))]
-        pairs = zip(classes, map(html.escape, values), strict=True)
-        return "".join(f"<{tag}{kind}>{value}</{tag}>" for kind, value in pairs)
-
-    differs = ' class="differs"'
-    marks = [*marked, *[False] * (len(rows) - len(marked))]
-    body = [
-        f"<tr{differs if mark else ''}>{line('td', row)}</tr>"
-        for row, mark in zip(rows, marks, strict=True)
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    lines = [
+        "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)
+        for row, tag in zip(rows, ["th", *["td"] * len(rows)], strict=False)
     ]
-    head = f"<thead><tr>{line('th', header)}</tr></thead>" if any(header) else ""
-    lines = "\n".join(body)
-    return f'<div class="wide"><table>{head}<tbody>\n{lines}\n</tbody></table></div>'
-
-
-def _image(png: bytes, alt: str) -> str:
-    data = base64.b64encode(png).decode("ascii")
-    return f'<img alt="{html.escape(alt)}" src="data:image/png;base64,{data}">'
+    return "<table>" + "\n".join(f"<tr>{line}</tr>" for line in lines) + "</table>"

@@ -1,8 +1,6 @@
 """`keras-idea new`: a run file with the recommended settings, each with its reason."""
 
-import dataclasses
 import json
-import math
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -10,27 +8,18 @@ from typing import Any, TypeAlias
 
 import keras
 
-from keras_idea.errors import ArgumentError, ConfigError
-from keras_idea.lm.data.documents import suffix_of
+from keras_idea.errors import ConfigError
 from keras_idea.lm.runs.config import RunConfig, parse_config
-from keras_idea.lm.runs.models.outlines import outlines
-from keras_idea.lm.runs.places import check_file
+from keras_idea.lm.runs.models import source_of
 from keras_idea.lm.runs.plan import plan
-from keras_idea.lm.runs.plan.table import print_plan
 from keras_idea.settings import rules
 from keras_idea.settings.how_narrow import on_devices
 from keras_idea.settings.recommended import Recommended, recommended
 from keras_idea.settings.setting import Setting, given, setting
-from keras_idea.validation import require
 
 #: The tables of a file: key -> what it is set to.
 _Tables: TypeAlias = dict[str, dict[str, Setting]]
 
-# Endings of files whose records hold the text.
-_RECORDS = (".jsonl", ".ndjson", ".parquet")
-# UTF-8 bytes of a token, with room; megabytes that `[data]` reads by default, and that
-# are held in memory at most.
-_BYTES_PER_TOKEN, _READ, _IN_MEMORY = 5, 16.0, 200
 # Batches of a validation: by default, and at least.
 _MOST_BATCHES, _LEAST_BATCHES = 32, 4
 
@@ -39,7 +28,7 @@ _HEAD = """\
 #
 #     keras-idea plan {file}     # after a change
 #     keras-idea train {file}    # the same command resumes it
-#     keras-idea export {output} --hf FOLDER    # or --preset, --gguf FILE
+#     keras-idea export {output} --hf FOLDER    # or --gguf FILE
 #
 # "measured": a letter names the measurement, and docs/settings.md says of
 # which models it is. "an estimate": nobody measured it. All other values are yours, or
@@ -54,93 +43,52 @@ def new(
     target: float | int | Mapping[Any, Any] | None = None,
     text: str | None = None,
 ) -> None:
-    """Writes a run file with the settings of `keras_idea.recommended`; prints its plan.
-
-    The file is written if the run can be planned.
-
-    Args:
-        file: path, where nothing is yet.
-        tokens: int >= 1, how many the run trains on.
-        preset: str, as `model.preset`; None: this package's own decoder, from nothing.
-        target: as of `recommended`.
-        text: path of a file or folder of text; None: Python's standard library.
-
-    Raises:
-        ArgumentError: as `recommended`.
-        ConfigError: if there is such a file, or the preset gives no model.
-        TextError: if there is no text, or less than a sequence of it.
-    """
-    require("rich", "`keras-idea new`", "cli")
+    """Writes a run file with the settings of `ki.recommended`; prints its plan."""
     file = pathlib.Path(file)
     if os.path.lexists(file):
         raise ConfigError(
-            f"There is {str(file)!r} already, and `keras-idea new` replaces nothing. "
-            "Give another name, or delete it."
+            f"{str(file)!r} exists already and is not replaced. Give another name."
         )
-    source = run_file(file, tokens, preset, target, text)
-    config = parse_config(source, file.stem)
-    check_file(file, config)
-    planned = plan(config)
-    with open(file, "x", encoding="utf-8") as opened:
-        opened.write(source)
-    print_plan(planned)
-    print(f"\nWrote {file}. Read it, then run: keras-idea train {file}")
-
-
-def target_of(parameters: int | None, kept: str | None) -> Any:
-    """What `recommended` takes, from the options of the command line."""
-    if kept is None:
-        return parameters
-    try:
-        return float(kept) if "." in kept else {"neurons": int(kept)}
-    except ValueError:
-        raise ArgumentError(
-            "`--target-dim` must be a fraction such as 0.67, or a number of neurons. "
-            f"Received: {kept!r}."
-        ) from None
-
-
-def run_file(
-    file: pathlib.Path,
-    tokens: int,
-    preset: str | None,
-    target: Any,
-    text: str | None,
-) -> str:
-    """The TOML text of `new`."""
     begin = "" if preset is None else f"[model]\npreset = {json.dumps(preset)}\n"
-    outline = outlines(parse_config(begin, file.stem))
-    model = outline.make(outline.at_start)
+    source = source_of(parse_config(begin, file.stem))
+    model = source.outline(source.at_start)
     found = recommended(model, tokens, target, trained=preset is not None)
-    tables = _tables(found, tokens, preset, text, file.stem)
+    tables = _tables(found, preset, text, file.stem)
     what = "A run from nothing" if preset is None else "A checkpoint made smaller"
     head = _HEAD.format(
         what=f"{what}, {found['tokens_per_parameter']:g} tokens per parameter",
         file=file,
         output=tables["run"]["output"].value,
     )
-    return head + "".join(_lines(tables))
+    content = head + "".join(_lines(tables))
+    planned = plan(parse_config(content, file.stem))
+    with open(file, "x", encoding="utf-8") as opened:
+        opened.write(content)
+    print(f"{planned}\n\nWrote {file}. Read it, then run: keras-idea train {file}")
 
 
 def _tables(
-    found: Recommended, tokens: int, preset: str | None, text: str | None, name: str
+    found: Recommended, preset: str | None, text: str | None, name: str
 ) -> _Tables:
     known = found.settings
-    total = known["total_steps"]
+    total, size, batch = (
+        known[key] for key in ("total_steps", "tokens_per_step", "batch_size")
+    )
     rest = total.value - known["begin_step"].value - known["prune_steps"].value
-    size, batch = known["tokens_per_step"], known["batch_size"]
-    reason = f"{size.reason}; {batch.reason}"
-    batches = {
-        "batch_size": Setting(batch.value, size.basis, reason),
-        **_validation_batches(found),
-    }
+    model = {"hidden_dim": given(512, "the demo's, as the sizes that are left out")}
+    source = given(["stdlib"], "Python's source code: name what your model will read")
     tables = {
         "model": {
-            **_model(preset),
+            **(model if preset is None else {"preset": given(preset, "yours")}),
             **_target(known),
             **_of(known, "round_to", "sequence_length"),
         },
-        **_text(tokens, text),
+        "data": {
+            "paths": source if text is None else given([text], "your text"),
+            "batch_size": Setting(
+                batch.value, size.basis, f"{size.reason}; {batch.reason}"
+            ),
+        },
         "budget": {
             "enlarge_steps": known["begin_step"],
             "prune_steps": known["prune_steps"],
@@ -155,24 +103,30 @@ def _tables(
             "validate_every": known["steps_per_epoch"],
         },
     }
-    tables["data"] = tables.get("data", {}) | batches
     if preset is not None:
         tables["distillation"] = {
             "teacher": given(preset, "the checkpoint itself"),
             **_of(known, "weight", "temperature", "features", "top_k"),
         }
-    _save_memory(tables, found)
+    fewer = max(_LEAST_BATCHES, found["steps_per_epoch"] // 2)
+    if fewer < _MOST_BATCHES:
+        why = "few, because a validation comes after few steps"
+        tables["data"]["validation_batches"] = Setting(fewer, "an estimate", why)
+    parts = found["tokens_per_step"] // rules.AT_ONCE.value
+    # A refit needs whole steps; so does TensorFlow, which rejects parts.
+    whole = found.situation == "very few" or keras.backend.backend() == "tensorflow"
+    if parts > 1 and not whole:
+        cut = setting(rules.AT_ONCE, parts)
+        tables["optimizer"]["gradient_accumulation_steps"] = cut
+    if found["parameters"] >= rules.LARGE:
+        tables["run"]["rematerialize"] = setting(rules.REMATERIALIZE)
+    if on_devices():
+        tables["run"]["dtype"] = setting(rules.MIXED)
     return tables
 
 
 def _of(known: Mapping[str, Setting], *names: str) -> dict[str, Setting]:
     return {name: known[name] for name in names if name in known}
-
-
-def _model(preset: str | None) -> dict[str, Setting]:
-    if preset is not None:
-        return {"preset": given(preset, "the checkpoint")}
-    return {"hidden_dim": given(512, "the demo's; so are the sizes that are left out")}
 
 
 def _target(known: Mapping[str, Setting]) -> dict[str, Setting]:
@@ -187,50 +141,8 @@ def _target(known: Mapping[str, Setting]) -> dict[str, Setting]:
     return {name: Setting(target.value, target.basis, reason)}
 
 
-def _text(tokens: int, text: str | None) -> _Tables:
-    """`[data]`, or `[corpus]` for records and for more text than memory should hold."""
-    needed = math.ceil(tokens * _BYTES_PER_TOKEN / 1e6)
-    if text is None:
-        why = "Python's source text: name what your model will read"
-        return {"data": {"text": given("stdlib", why)}}
-    if needed > _IN_MEMORY or _has_records(pathlib.Path(text)):
-        return {"corpus": {"paths": given([text], "your text")}}
-    data = {"text": given(text, "your text")}
-    if needed > _READ:
-        data["max_megabytes"] = given(float(needed), "the most text that is read")
-    return {"data": data}
-
-
-def _has_records(path: pathlib.Path) -> bool:
-    files = path.rglob("*") if path.is_dir() else [path]
-    return any(
-        file.suffix in (".gz", ".zst") or suffix_of(file) in _RECORDS for file in files
-    )
-
-
-def _validation_batches(found: Recommended) -> dict[str, Setting]:
-    fewer = max(_LEAST_BATCHES, found["steps_per_epoch"] // 2)
-    if fewer >= _MOST_BATCHES:
-        return {}
-    why = "few, because a validation comes after few steps"
-    return {"validation_batches": Setting(fewer, "an estimate", why)}
-
-
-def _save_memory(tables: _Tables, found: Recommended) -> None:
-    parts = found["tokens_per_step"] // rules.AT_ONCE.value
-    # A refit needs whole steps; so does TensorFlow, which refuses parts.
-    whole = found.situation == "very few" or keras.backend.backend() == "tensorflow"
-    if parts > 1 and not whole:
-        cut = setting(rules.AT_ONCE, parts)
-        tables["optimizer"]["gradient_accumulation_steps"] = cut
-    if found["parameters"] >= rules.LARGE:
-        tables["run"]["rematerialize"] = setting(rules.REMATERIALIZE)
-    if on_devices():
-        tables["run"]["dtype"] = setting(rules.MIXED)
-
-
 def _lines(tables: _Tables) -> Iterator[str]:
-    order = [field.name for field in dataclasses.fields(RunConfig)]
+    order = list(RunConfig.model_fields)
     for table in sorted(tables, key=order.index):
         keys = [f"{key} = {_toml(s.value)}" for key, s in tables[table].items()]
         width = max(map(len, keys))

@@ -1,7 +1,6 @@
-"""Runs over a mesh: in one process and in several, killed, and gone on with elsewhere.
+"""Runs on several devices: in one process and in several, killed, and resumed.
 
-What a run was is read from its last checkpoint: the loss of every step, and the
-neurons that are left.
+What a run was is read from its metrics and from the units that its last checkpoint has.
 """
 
 import json
@@ -10,46 +9,49 @@ import socket
 import subprocess
 import sys
 
-import keras
 import numpy as np
 import pytest
 
 from keras_idea.callbacks.checkpoint.files import CheckpointFiles
-from keras_idea.lm.cli import main
+from keras_idea_cli import main
 from tests.support import ROOT
-from tests.support.tiny_run import CONFIG, TEXT
+from tests.support.tiny_run import ALONE, TEXT, metrics, with_hub, with_keys
 
 pytestmark = pytest.mark.daily()
 RUN = (
-    CONFIG.replace('text = "text.txt"', "")
-    .replace("seed = 1", "seed = 1\ncompare_from_scratch = false\nkeep_checkpoints = 9")
+    with_hub(
+        ALONE,
+        'hub = "llama3"',
+        # Which the devices divide.
+        'tokenizer = "bpe"',
+        "vocabulary_size = 264",
+    )
+    .replace('["text.txt"]', '["documents.jsonl"]\ncache = "cache"')
     .replace("num_heads = 2", "num_heads = 4")
-    .replace("validate_every = 4", "validate_every = 2\noutput = 'run'")
-    + "\n[corpus]\npaths = ['documents.jsonl']\ncache = 'cache'\n"
+    .replace("validate_every = 4", 'validate_every = 2\noutput = "run"')
 )
 
 
-def write_run(folder, mesh=None, extra="", run=RUN):
-    """A run on documents, of a mesh `(data, model)` or of none."""
+OWN = RUN.replace('hub = "llama3"\n', "").replace('tokenizer = "bpe"\n', "")
+OWN = OWN.replace("vocabulary_size = 264\n", "")
+
+
+def write_run(folder, mesh=(1, 1), run=RUN):
+    """A run on documents, on `(data, model)` devices."""
     folder.mkdir(exist_ok=True)
     texts = [f"{TEXT[7 * i % 400 :][:300]} {i}." for i in range(60)]
     lines = [json.dumps({"text": text}) + "\n" for text in texts]
     (folder / "documents.jsonl").write_text("".join(lines))
-    text = run + extra
-    if mesh:
-        text += f"[distribution]\nmesh = {{ data = {mesh[0]}, model = {mesh[1]} }}\n"
-    (folder / "run.toml").write_text(text)
+    keys = (f"data = {mesh[0]}", f"model = {mesh[1]}")
+    (folder / "run.toml").write_text(with_keys(run, "distribution", *keys))
 
 
-def free_port():
+def start(folder, count=1, devices=1, arguments=()):
+    """Starts the processes of a run, each with so many devices."""
     with socket.socket() as found:
         found.bind(("localhost", 0))
-        return found.getsockname()[1]
-
-
-def start(folder, count=1, devices=1, arguments=(), **variables):
-    """Starts the processes of a run, each with so many devices."""
-    port, started = free_port(), []
+        port = found.getsockname()[1]
+    started = []
     for index in range(count):
         told = {}
         if count > 1:
@@ -60,24 +62,13 @@ def start(folder, count=1, devices=1, arguments=(), **variables):
             }
         flags = os.environ.get("XLA_FLAGS", "")
         flags += f" --xla_force_host_platform_device_count={devices}"
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "XLA_FLAGS": flags,
-            **told,
-            **variables,
-        }
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": flags}
+        command = ["-m", "tests.support.mesh_train", "run.toml", *arguments]
         started.append(
             subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "tests.support.mesh_train",
-                    "run.toml",
-                    *arguments,
-                ],
+                [sys.executable, *command],
                 cwd=folder,
-                env=environment,
+                env=environment | told,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -86,107 +77,81 @@ def start(folder, count=1, devices=1, arguments=(), **variables):
     return started
 
 
-def end(started, seconds=300):
+def end(started):
     """Pairs of (exit status, output) of processes that come to their end."""
-    outputs = [process.communicate(timeout=seconds)[0] for process in started]
+    outputs = [process.communicate(timeout=400)[0] for process in started]
     return [(p.returncode, out) for p, out in zip(started, outputs, strict=True)]
 
 
-def carry_out(folder, mesh=None, count=1, devices=1, extra="", run=RUN):
-    write_run(folder, mesh, extra, run)
+def carry_out(folder, mesh=(1, 1), count=1, devices=1, run=RUN):
+    write_run(folder, mesh, run)
     ended = end(start(folder, count, devices))
     assert [status for status, _ in ended] == [0] * count, ended[0][1] + ended[-1][1]
-    return what_was(folder, [8, 8] if run is RUN else [8, 8, 2, 2])
+    return what_was(folder)
 
 
-def what_was(folder, sizes):
-    """(losses of all steps in bits, validations, units left), of a run's folder."""
+def what_was(folder):
+    """The losses of a run's folder, and the neurons that are left."""
     saved = CheckpointFiles(folder / "run" / "checkpoints" / "pruned").newest()
     left = [
         saved.array(name) for name in saved.names if name.endswith("/original_index")
     ]
-    assert saved.step == 12 and [len(units) for units in left] == sizes
-    recorded = (saved.array(f"stateful/recorder/{n}") for n in ("loss", "validation"))
-    return *recorded, left
+    assert saved.step == 12 and [len(units) for units in left] == [8, 8]
+    losses = [
+        [float(line[name]) for name in ("bits_per_byte", "validation")]
+        for line in metrics(folder / "run")
+    ]
+    return losses, left
 
 
 def assert_the_same(found, straight):
-    for values, expected in zip(found[:2], straight[:2], strict=True):
-        np.testing.assert_allclose(values, expected, rtol=2e-6)
-    for neurons, expected in zip(found[2], straight[2], strict=True):
+    np.testing.assert_allclose(found[0], straight[0], rtol=2e-6)
+    for neurons, expected in zip(found[1], straight[1], strict=True):
         np.testing.assert_array_equal(neurons, expected)
 
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory):
-    """What a run of one process without a mesh was."""
+    """What a run of one process and one device was."""
     return carry_out(tmp_path_factory.mktemp("straight") / "run")
 
 
-PROGRESSIVE = "[pruning]\ncompact = 'progressive'\n"
-
-
-def test_equals_one_process(tmp_path, straight):
+@pytest.mark.parametrize(
+    "mesh, count, devices",
+    [
+        ((1, 2), 1, 2),  # KerasHub's own layout
+    ],
+)
+def test_equals_one_process(tmp_path, straight, mesh, count, devices):
     folder = tmp_path / "run"
-    found = carry_out(folder, (2, 1), 2, 1)
-    assert_the_same(found, straight)
-    # What is left is whole, and no mesh's.
-    model = keras.models.load_model(folder / "run" / "narrow.keras")
-    assert np.isfinite(
-        keras.ops.convert_to_numpy(model(np.ones((1, 4), "int32")))
-    ).all()
-    assert (folder / "run" / "table.md").is_file()
+    assert_the_same(carry_out(folder, mesh, count, devices), straight)
+    import keras_hub  # what is left is whole, and of no mesh
+
+    lm = keras_hub.models.CausalLM.from_preset(str(folder / "run" / "preset"))
+    assert lm.backbone.intermediate_dim == 8
 
 
-def test_killed_and_gone_on_with_by_one(tmp_path, straight):
-    """Four processes, 2 x 2, die after the compaction; one goes on, without a mesh."""
+def test_two_processes_are_killed_and_one_resumes(tmp_path):
+    """They die after the narrowing; one goes on, without a mesh."""
     folder = tmp_path / "run"
-    write_run(folder, (2, 2))
-    ended = end(start(folder, 4, 1, ["8"]))
-    assert 9 in [status for status, _ in ended]
+    write_run(folder, (2, 1), OWN)
+    ended = end(start(folder, 2, 1, ["8"]))
+    assert 9 in [status for status, _ in ended], ended[0][1]
     assert not (folder / "run" / "sample.txt").exists()
-    assert_the_same(carry_out(folder), straight)
+    straight = carry_out(tmp_path / "straight", run=OWN)
+    assert_the_same(carry_out(folder, run=OWN), straight)
 
 
-def test_heads_are_cut_along_the_model_axis(tmp_path, extra=PROGRESSIVE):
-    """Four key/value heads become two, of two devices each has one."""
-    heads = RUN.replace("target_dim = 8", "targets = { neurons = 8, kv_groups = 2 }")
-    straight = carry_out(tmp_path / "straight", extra=extra, run=heads)
-    assert_the_same(carry_out(tmp_path / "run", (1, 2), 1, 2, extra, heads), straight)
-
-
-KINDS = {
-    "activation": "[pruning]\nmethod = 'activation'\n",
-    "in parts": "[optimizer]\ngradient_accumulation_steps = 2\nglobal_clipnorm = 0.5\n",
-    "hub": "[model]\nhub = 'llama3'\n",
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_run(tmp_path, kind):
-    """Two processes of two devices each, against one process of one."""
-    table, lines = KINDS[kind].split("\n", 1)
-    run = RUN.replace(table, f"{table}\n{lines}") if table in RUN else RUN + KINDS[kind]
-    runs = []
-    for name, mesh, count, devices in (("one", None, 1, 1), ("mesh", (2, 2), 2, 2)):
-        write_run(tmp_path / name, mesh, run=run)
-        ended = end(start(tmp_path / name, count, devices))
-        assert [status for status, _ in ended] == [0] * count, ended[0][1]
-        runs.append(what_was(tmp_path / name, [8, 8]))
-    assert_the_same(runs[1], runs[0])
-
-
-def test_a_mesh_of_other_devices_is_refused(tmp_path, monkeypatch, capsys):
+def test_other_devices_are_refused(tmp_path, monkeypatch, capsys):
     write_run(tmp_path / "run", (4, 1))
     monkeypatch.chdir(tmp_path / "run")
     assert main(["train", "run.toml"]) == 2
-    error = capsys.readouterr().err
-    assert "needs 4 × 1 = 4 devices, and the run has 1 in 1 process" in error
+    assert "4 × 1 devices" in capsys.readouterr().err
 
 
-def test_processes_without_a_mesh_are_refused(tmp_path, monkeypatch, capsys):
+def test_several_processes_need_devices(tmp_path, monkeypatch, capsys):
     write_run(tmp_path / "run")
     monkeypatch.chdir(tmp_path / "run")
     monkeypatch.setenv("KERAS_DISTRIBUTION_NUM_PROCESSES", "2")
     assert main(["train", "run.toml"]) == 2
-    assert "`distribution.mesh` is missing" in capsys.readouterr().err
+    assert "distribution.data" in capsys.readouterr().err

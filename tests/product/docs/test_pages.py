@@ -15,9 +15,9 @@ import pytest
 
 import keras_idea as ki
 from docs.building import llms
-from keras_idea.lm.cli import main
 from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from keras_idea.lm.runs.config import parse_config
+from keras_idea_cli import main
 from tests.pure.test_face import PACKAGES
 from tests.support import ROOT
 from tests.support.hub_models import tiny_lm
@@ -135,7 +135,7 @@ def test_the_run_files_of_the_pages_are_some():
     pattern = r"\n\n((?:    .*\n|\n)*    \[model\]\n(?:    .*\n|\n)*)"
     found = [lines for text in texts for lines in re.findall(pattern, text)]
     config, chat = (parse_config(textwrap.dedent(lines)) for lines in found)
-    assert chat.chat.given and chat.model.preset and not chat.budget.enlarge_steps
+    assert chat.data.chat and chat.model.preset and not chat.budget.enlarge_steps
     assert config.model.hub == "llama3" and config.model.target_dim == 192
     assert config.run.output == "runs/mine" and config.optimizer.name == "adamw"
 

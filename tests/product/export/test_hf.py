@@ -9,7 +9,7 @@ import keras_idea as ki
 from keras_idea.errors import ExportFailed, ExportRefused
 from keras_idea.export import export_hf, export_preset, load_run
 from keras_idea.hub import kept
-from keras_idea.lm.cli import main
+from keras_idea_cli import main
 from tests.product.hub.test_released_tokenizers import save
 from tests.support import released_tokenizers as made
 from tests.support.hub_models import tiny_lm

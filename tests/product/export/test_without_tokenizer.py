@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.errors import ConfigError
 from keras_idea.export import load_run
-from keras_idea.lm.cli import main
 from keras_idea.lm.data.make_tokenizer import make_tokenizer
-from keras_idea.lm.runs.judge.judged import load_judged, vocabulary_of
-from keras_idea.lm.runs.train.teacher import load_teacher
+from keras_idea.lm.runs.judge import load_judged
 from keras_idea.models import DecoderConfig, decoder
+from keras_idea_cli import main
 from tests.support.hub_models import tiny_lm
 from tests.support.masks import prune_by_hand
 
@@ -55,11 +53,6 @@ class TestNone:
         error = capsys.readouterr().err
         assert "has no tokenizer, so nobody knows which text" in error
         assert "set `lm.preprocessor`" in error
-
-    def test_it_is_no_teacher(self, presets, kind):
-        teacher = str(presets / kind)
-        with pytest.raises(ConfigError, match="teacher` has no tokenizer"):
-            load_teacher(teacher, "float32", vocabulary_of(load_run(presets / "whole")))
 
 
 @pytest.mark.parametrize("kind", ["beside", "whole"])

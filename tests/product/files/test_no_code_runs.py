@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import keras_idea
-from keras_idea.lm.cli import main
+from keras_idea_cli import main
 from tests.support import malformed as m
 
 MARK = "mark"

@@ -15,9 +15,7 @@ from keras_idea.hub.loading import load_with_notes, preprocessor_of
 from keras_idea.hub.tokenizers import first_of_prompt
 from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from keras_idea.lm.runs.config import parse_config
-from keras_idea.lm.runs.run_folder import RunFolder
-from keras_idea.lm.runs.train.prepare import prepare
-from keras_idea.lm.runs.train.results import how_to_load, where_it_lies
+from keras_idea.lm.runs.models import run_models
 from tests.support import released_tokenizers as made
 from tests.support.released_models import release
 from tests.support.released_rows import ALL
@@ -288,21 +286,16 @@ def test_the_first_of_a_prompt(family):
 
 
 @pytest.mark.parametrize("name", ["smollm", "llama2"])
-def test_a_run_says_what_loads_its_preset(name, released, saved, tmp_path, monkeypatch):
-    """With the tokenizer that it trained on: by KerasHub alone, if it has the same."""
+def test_a_run_saves_the_tokenizer_of_its_checkpoint(
+    name, released, saved, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text(made.TEXT * 4)
     table = f"[model]\npreset = {str(saved(name))!r}\ntarget_dim = 8\n"
     config = parse_config(table + ONE_LAYER[ONE_LAYER.index("sequence_length") :])
-    run = prepare(config, RunFolder("runs/mine"))
-    lm = run.models.wide()
-    run.models.save(lm, tmp_path / "runs/mine/preset")
-    said = how_to_load(run, lm, "the dog")
-    library = "keras_idea" if name in CUT else "keras_hub"
-    assert f"with {library}." in where_it_lies(run, lm)
-    lines = [line.strip() for line in said.splitlines()]
-    found = {}
-    exec("\n".join(lines[lines.index(f"import {library}") :][:2]), found)
+    models = run_models(config)
+    models.save(models.wide(), tmp_path / "runs/mine/preset")
+    lm = ki.hub.load("runs/mine/preset")
     for text in PLAIN:
         expected = theirs(released(name)).encode(text, add_special_tokens=False)
-        assert ids(found["lm"].preprocessor.tokenizer, text) == expected
+        assert ids(lm.preprocessor.tokenizer, text) == expected

@@ -1,23 +1,11 @@
-"""A whole run of a config, changed in some keys."""
-
-import functools
+"""Runs that several tests read."""
 
 import pytest
 
-from keras_idea.lm.cli import main
-from tests.support.tiny_run import ALONE, write_inputs
+from tests.support.tiny_run import CONFIG, run_in
 
 
-@pytest.fixture
-def trained(tmp_path, monkeypatch):
-    """A function that carries out a run and returns its folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def train(name, *edits):
-        text = functools.reduce(lambda text, edit: text.replace(*edit), edits, ALONE)
-        write_inputs(tmp_path, text)
-        (tmp_path / "tiny.toml").rename(tmp_path / f"{name}.toml")
-        assert main(["train", f"{name}.toml"]) == 0
-        return tmp_path / "runs" / name
-
-    return train
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """A finished tiny run with its baseline: its folder, and what was printed."""
+    return run_in(tmp_path_factory.mktemp("finished"), CONFIG)

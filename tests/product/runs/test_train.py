@@ -1,330 +1,278 @@
-"""A whole tiny run through the command line, and what is refused before one."""
+"""Runs from their file to their folder: what they leave, killed and resumed."""
 
-import csv
 import json
 
 import keras
 import numpy as np
 import pytest
-from matplotlib.image import imread
 
 import keras_idea as ki
-from keras_idea.data import open_text
-from keras_idea.errors import RunFolderError
-from keras_idea.files import TEMPORARY
-from keras_idea.lm.cli import main
-from keras_idea.lm.runs.config import load_config, parse_config
-from keras_idea.lm.runs.config.sizes import Sizes
-from keras_idea.lm.runs.config.timeline import make_timeline
-from keras_idea.lm.runs.run_folder import FILES, RunFolder
-from tests.support.helpers import to_numpy
-from tests.support.tiny_run import CONFIG, ONE_LAYER, TEXT, run_in, write_inputs
+from keras_idea.lm.runs import train as train_module
+from keras_idea.lm.runs.config import parse_config
+from keras_idea.lm.runs.fitting import Progress
+from keras_idea_cli import main
+from tests.support.tiny_run import (
+    ALONE,
+    CONFIG,
+    ONE_LAYER,
+    load,
+    metrics,
+    run_in,
+    with_hub,
+    with_keys,
+    write_inputs,
+)
+
+
+def test_the_folder_of_a_finished_run(finished):
+    run, printed = finished
+    assert sorted(path.name for path in run.iterdir()) == [
+        "config.toml",
+        "metrics.csv",
+        "narrow.keras",
+        "run.png",
+        "sample.txt",
+        "status.json",
+        "table.json",
+        "table.md",
+    ]
+    rows = json.loads((run / "table.json").read_text())["rows"]
+    assert [row["name"] for row in rows] == [
+        "wide before pruning",
+        "pruned",
+        "narrow from scratch",
+    ]
+    wide, pruned, scratch = rows
+    assert pruned["parameters"] == scratch["parameters"] < wide["parameters"]
+    assert pruned["bits_per_byte"] < wide["bits_per_byte"]
+    assert all(row["step_ms"] > 0 for row in rows)
+    assert (run / "sample.txt").read_text().startswith("the ")
+    assert "the pruned model is" in printed
+    lines = metrics(run)
+    assert [line["width"] for line in lines] == ["32", "8", "8"] * 1 + ["8"] * 3
+    assert [line["step"] for line in lines] == ["4", "8", "12"] * 2
+
+
+def test_the_saved_model_is_the_one_of_the_table(finished):
+    run, _ = finished
+    model = keras.models.load_model(run / "narrow.keras", compile=False)
+    assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [8, 8]
+    assert not [w for w in model.weights if "mask" in w.path or "scores" in w.path]
+
+
+class Killed(BaseException):
+    """Ends a run as a signal does."""
+
+
+@pytest.mark.parametrize("step", [4, 8, 12])
+def test_a_killed_run_ends_with_the_same_bits(
+    finished, tmp_path, monkeypatch, capsys, step
+):
+    """Killed after the checkpoint of a step: wide, within pruning, and at its end."""
+    straight, _ = finished
+    write_inputs(tmp_path, CONFIG)
+    monkeypatch.chdir(tmp_path)
+    on_epoch_end = ki.Checkpoint.on_epoch_end
+
+    def dying(self, epoch, logs=None):
+        on_epoch_end(self, epoch, logs)
+        if (epoch + 1) * 4 == step:
+            raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(ki.Checkpoint, "on_epoch_end", dying)
+        main(["train", "tiny.toml"])
+    status = json.loads((tmp_path / "runs/tiny/status.json").read_text())
+    assert (status["state"], status["step"]) == ("training", step)
+    assert main(["train", "tiny.toml"]) == 0
+    assert f"Resuming at step {step} of 12" in capsys.readouterr().out
+    run = tmp_path / "runs/tiny"
+    assert metrics(run) == metrics(straight)
+    assert (run / "sample.txt").read_text() == (straight / "sample.txt").read_text()
+    saved, expected = (
+        keras.models.load_model(each / "narrow.keras", compile=False).get_weights()
+        for each in (run, straight)
+    )
+    for weight, other in zip(saved, expected, strict=True):
+        np.testing.assert_array_equal(weight, other)
+
+
+def test_checkpoints_go_even_if_it_is_killed_at_the_very_end(
+    tmp_path, monkeypatch, capsys
+):
+    write_inputs(tmp_path, ONE_LAYER)
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(
+            train_module.RunFolder, "remove_checkpoints", lambda self: raise_killed()
+        )
+        main(["train", "tiny.toml"])
+    assert (tmp_path / "runs/tiny/checkpoints").exists()
+    assert main(["train", "tiny.toml"]) == 2
+    assert "finished" in capsys.readouterr().err
+    assert not (tmp_path / "runs/tiny/checkpoints").exists()
+
+
+def raise_killed():
+    raise Killed
+
+
+def test_another_text_does_not_resume(tmp_path, monkeypatch, capsys):
+    write_inputs(tmp_path, ONE_LAYER)
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(train_module, "_check_pruned", lambda *_: raise_killed())
+        main(["train", "tiny.toml"])
+    (tmp_path / "text.txt").write_text("another text, and much longer than that " * 99)
+    assert main(["train", "tiny.toml"]) == 2
+    assert "text" in capsys.readouterr().err
+
+
+def test_in_parts_it_ends_as_whole(tmp_path):
+    """Parts of a step change no result; but for TensorFlow, which refuses them."""
+    if keras.backend.backend() == "tensorflow":
+        pytest.skip("Keras accumulates wrongly there")
+    key = "gradient_accumulation_steps = 2"
+    whole, parts = (
+        run_in(folder, config)[0]
+        for folder, config in (
+            (tmp_path / "a", ONE_LAYER),
+            (tmp_path / "b", with_keys(ONE_LAYER, "optimizer", key)),
+        )
+        if not folder.mkdir()
+    )
+    for line, other in zip(metrics(whole), metrics(parts), strict=True):
+        for name in ("bits_per_byte", "validation"):
+            assert float(line[name]) == pytest.approx(float(other[name]), abs=1e-5)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, monkeypatch, capsys):
+    keys = "peak_learning_rate = 1e30"
+    write_inputs(tmp_path, with_keys(ONE_LAYER, "optimizer", keys))
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "tiny.toml"]) in (1, 2)
+    assert "peak_learning_rate" in capsys.readouterr().err
+
+
+def test_a_full_disk_keeps_the_checkpoints(tmp_path, monkeypatch, capsys):
+    write_inputs(tmp_path, ONE_LAYER)
+    monkeypatch.chdir(tmp_path)
+
+    def full(folder, size):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train_module, "reserve", full)
+        assert main(["train", "tiny.toml"]) == 1
+    assert "No space left" in capsys.readouterr().err
+    assert main(["train", "tiny.toml"]) == 0
+    assert "Resuming at step 12 of 12" in capsys.readouterr().out
+
+
+HEADS = ONE_LAYER.replace("num_heads = 2", "num_heads = 4").replace(
+    "target_dim = 8", "targets = { neurons = 8, kv_groups = 2 }"
+)
+
+
+def test_heads_are_pruned_too(tmp_path):
+    run, _ = run_in(tmp_path, HEADS)
+    assert [line["kv_groups"] for line in metrics(run)] == ["4", "2", "2"]
+    model = keras.models.load_model(run / "narrow.keras", compile=False)
+    widths = {g.kind: g.width for g in ki.find_groups(model)}
+    assert widths == {"neurons": 8, "kv_groups": 2}
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """The folder of one tiny run, made through the command line."""
-    return run_in(tmp_path_factory.mktemp("run"), CONFIG)[0]
+def preset(tmp_path_factory):
+    """The preset of a finished run of a KerasHub family."""
+    config = with_hub(ONE_LAYER, 'hub = "llama3"')
+    run, _ = run_in(tmp_path_factory.mktemp("preset"), config)
+    return run / "preset"
 
 
-def validation_bits(model, folder):
-    """Bits per byte of a model on the text the run held out."""
-    corpus = open_text(paths=folder.parent.parent / "text.txt", validation_fraction=0.2)
-    x, y = corpus.held_out_windows(16, limit=8)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    return float(keras.ops.convert_to_numpy(loss(y, model(x)))) / np.log(2.0)
+def test_a_family_leaves_a_stock_preset(preset):
+    lm = load(preset.parent)
+    assert lm.backbone.intermediate_dim == 8
+    assert lm.generate("the ", max_length=10).startswith("the ")
 
 
-class TestRun:
-    def test_leaves_every_file(self, run):
-        of_several_widths = {"full.keras", "widths.json"}
-        left = {path.name for path in run.iterdir()}
-        assert left == set(FILES) - of_several_widths
-
-    def test_config_is_the_one_that_ran(self, run):
-        config = load_config(run / "config.toml")
-        assert config.model.hidden_dim == 32 and config.run.output == "runs/tiny"
-
-    def test_narrow_model_is_narrow(self, run):
-        model = keras.models.load_model(run / "narrow.keras")
-        layers = list(model._flatten_layers())
-        plain = [layer for layer in layers if isinstance(layer, ki.GatedFFN)]
-        assert [layer.hidden_dim for layer in plain] == [8, 8]
-        assert not any(isinstance(layer, ki.PrunableGatedFFN) for layer in layers)
-        # Embedding and logits, final norm; two norms, attention, FFN a layer.
-        assert model.count_params() == 2 * 256 * 16 + 16 + 2 * (
-            2 * 16 + 4 * 16 * 16 + 3 * 16 * 8
-        )
-
-    def test_table_tells_of_the_saved_model(self, run):
-        rows = json.loads((run / "table.json").read_text())["rows"]
-        wide, pruned, scratch = rows
-        model = keras.models.load_model(run / "narrow.keras")
-        assert pruned["bits_per_byte"] == pytest.approx(
-            validation_bits(model, run), abs=1e-4
-        )
-        assert pruned["parameters"] == scratch["parameters"] == model.count_params()
-        assert wide["parameters"] - pruned["parameters"] == 2 * 3 * 16 * (32 - 8)
-        for row in rows:
-            # A token is a byte.
-            perplexity = 2 ** row["bits_per_byte"]
-            assert row["perplexity_per_token"] == pytest.approx(perplexity)
-            assert row["step_ms"] > 0 and row["generation_speed"] > 0
-        lines = (run / "table.md").read_text().splitlines()
-        assert len(lines) == 4 + len(rows) + 3  # the legend, a line, two sentences
-        bits = {row["name"]: round(row["bits_per_byte"], 3) for row in rows}
-        gain = bits["narrow from scratch"] - bits["pruned"]
-        how = f"{'better' if gain > 0 else 'worse'} by {abs(gain):.3f}. It took more"
-        assert lines[-2].startswith(f"Pruned {bits['pruned']:.3f}, narrow from scratch")
-        assert how in lines[-2] or abs(gain) < 5e-4
-
-    def test_metrics(self, run):
-        with open(run / "metrics.csv", newline="") as file:
-            lines = list(csv.DictReader(file))
-        pruned, scratch = lines[:12], lines[12:]
-        assert [line["run"] for line in lines[::12]] == [
-            "pruned",
-            "narrow from scratch",
-        ]
-        width = ki.CubicWidth(32, 8, begin_step=4, prune_steps=3)
-        assert [int(line["width"]) for line in pruned] == [
-            width(step) for step in range(1, 13)
-        ]
-        assert {line["width"] for line in scratch} == {"8"}
-        rate = load_config(run / "config.toml").optimizer.peak_learning_rate
-        assert float(pruned[2]["learning_rate"]) == pytest.approx(rate)
-        for both in zip(pruned, scratch, strict=True):
-            assert both[0]["learning_rate"] == both[1]["learning_rate"]
-            # An untrained model knows 8 bits of nothing.
-            assert all(4.0 < float(line["bits_per_byte"]) < 9.0 for line in both)
-        measured = [line["step"] for line in pruned if line["validation"]]
-        assert measured == ["4", "8", "12"]
-        rows = json.loads((run / "table.json").read_text())["rows"]
-        shown = [pruned[3], pruned[11], scratch[11]]
-        for row, line in zip(rows, shown, strict=True):
-            assert float(line["validation"]) == pytest.approx(
-                row["bits_per_byte"], abs=1e-4
-            )
-
-    def test_picture(self, run):
-        pixels = imread(run / "run.png")
-        assert pixels.shape[1] == 1200 and pixels.std() > 0.05
-
-    def test_sample_continues_the_prompt(self, run):
-        text = (run / "sample.txt").read_text()
-        assert text.startswith("the ") and len(text.encode()) >= 24
-
-    def test_a_report_can_be_made_of_it(self, run, tmp_path, capsys):
-        page = tmp_path / "report.html"
-        assert main(["report", str(run), "--output", str(page)]) == 0
-        rows = json.loads((run / "table.json").read_text())["rows"]
-        for text in (page.read_text(), capsys.readouterr().out):
-            assert all(f"{row['bits_per_byte']:.3f}" in text for row in rows)
-
-    def test_second_run_is_refused(self, run, capsys, monkeypatch):
-        monkeypatch.chdir(run.parent.parent)
-        before = {path: path.stat().st_mtime_ns for path in run.iterdir()}
-        assert main(["train", "tiny.toml"]) == 2
-        captured = capsys.readouterr()
-        assert "holds a run already" in captured.err and "--overwrite" in captured.err
-        assert "Traceback" not in captured.err and captured.out == ""
-        assert {p: p.stat().st_mtime_ns for p in run.iterdir()} == before
-
-    @pytest.mark.parametrize("compact", ["off", "progressive"])
-    def test_without_comparison(self, tmp_path, monkeypatch, compact):
-        # Also masked to the end: what is saved is narrow all the same.
-        write_inputs(
-            tmp_path,
-            CONFIG.replace("recover_steps = 5", "recover_steps = 1")
-            .replace('prompt = "the "', "")
-            # Less to validate on than a prompt may be long.
-            .replace("sequence_length = 16", "sequence_length = 8")
-            .replace("validation_fraction = 0.2", "validation_fraction = 0.005")
-            + f"compare_from_scratch = false\n[pruning]\ncompact = '{compact}'\n",
-        )
-        monkeypatch.chdir(tmp_path)
-        assert main(["train", "tiny.toml", "--output", "here"]) == 0
-        rows = json.loads((tmp_path / "here/table.json").read_text())["rows"]
-        assert [row["name"] for row in rows] == ["wide before pruning", "pruned"]
-        model = keras.models.load_model(tmp_path / "here/narrow.keras")
-        widths = {ki.GatedFFN: [8, 8], ki.PrunableGatedFFN: []}
-        for kind, expected in widths.items():
-            layers = [x for x in model._flatten_layers() if isinstance(x, kind)]
-            assert [layer.hidden_dim for layer in layers] == expected
-        # It was given no prompt: it goes on from a piece of the text itself.
-        assert (tmp_path / "here/sample.txt").read_text()[:8] in TEXT
-
-
-def test_a_refit_changes_what_reads_the_neurons(tmp_path):
-    rates = "peak_learning_rate = 1e-12\nend_learning_rate = 1e-12\n"
-    config = ONE_LAYER.replace("[optimizer]\n", f"[optimizer]\n{rates}")
-    found = []
-    for windows in (0, 32):
-        how = f"[pruning]\nmethod = 'random'\nrefit_windows = {windows}\n"
-        folder, _ = run_in(tmp_path, config + how, f"with_{windows}")
-        found.append(keras.models.load_model(folder / "narrow.keras"))
-    differs = [
-        one.path.split("/")[-1]
-        for one, other in zip(*(model.weights for model in found), strict=True)
-        if not np.allclose(to_numpy(one), to_numpy(other), atol=1e-6)
-    ]
-    assert differs == ["down_kernel"]
-
-
-def test_where_the_picture_shows_the_model_become_narrow():
-    rest = "[budget]\nenlarge_steps = 10\nprune_steps = 20\n"
-    rest += "[optimizer]\nwarmup_steps = 0\n[run]\nvalidate_every = 10\n[pruning]\n"
-
-    def steps_of(compact, method):
-        config = parse_config(f"{rest}method = '{method}'\ncompact = '{compact}'")
-        timeline = make_timeline(config, Sizes(32), Sizes(8), here=False)
-        return list(timeline.compactions)
-
-    steps = {
-        (compact, method): steps_of(compact, method)
-        for compact in ("off", "end", "progressive")
-        for method in ("sensitivity", "activation", "learned_mask")
+def test_a_checkpoint_is_pruned_with_itself_as_teacher(preset, tmp_path):
+    table = ONE_LAYER[ONE_LAYER.index("sequence_length") :]
+    config = f'[model]\npreset = "{preset}"\ntarget_dim = 0.5\n{table}'
+    config = config.replace("enlarge_steps = 4", "enlarge_steps = 0")
+    config = config.replace("recover_steps = 5", "recover_steps = 9")
+    config = with_keys(config, "distillation", f'teacher = "{preset}"')
+    run, _ = run_in(tmp_path, config)
+    rows = {
+        row["name"]: row for row in json.loads((run / "table.json").read_text())["rows"]
     }
-    for method, end in (("sensitivity", 30), ("activation", 10), ("learned_mask", 30)):
-        assert steps["off", method] == [] and steps["end", method] == [end]
-        assert steps["progressive", method][-1] == end
-    assert steps["progressive", "sensitivity"] == [11, 12, 13, 14, 16, 18, 20, 30]
-    assert len(steps["progressive", "activation"]) == 1
+    # The wide model is the checkpoint itself, and so is the teacher.
+    wide, teacher = rows["wide before pruning"], rows["teacher"]
+    assert wide["bits_per_byte"] == pytest.approx(teacher["bits_per_byte"], abs=1e-6)
+    assert load(run).backbone.intermediate_dim == 4
 
 
-class TestCommandLine:
-    """What is refused is refused in one line, before any work."""
-
-    @pytest.mark.parametrize(
-        "arguments, edit, match",
-        [
-            (["none.toml"], None, "Cannot read the config 'none.toml'"),
-            (["tiny.toml"], ("seed", "sed"), "tiny.toml: Unknown key in [run]: 'sed'"),
-            (["tiny.toml"], ("text.txt", "no.txt"), "No text at 'no.txt'"),
-            (
-                ["tiny.toml"],
-                ("sequence_length = 16", "sequence_length = 3000"),
-                "sequence of 3,000 bytes needs at least 3001",
-            ),
-            (
-                ["tiny.toml", "--overwrite"],
-                ('text = "text.txt"', 'text = "."'),
-                "`data.text` must not be a folder that holds what the run writes",
-            ),
-            (["tiny.toml", "--output", "text.txt"], None, "text.txt' is a file"),
-            (["tiny.toml", "--output", ""], None, "`run.output` must be a non-empty"),
-            (["tiny.toml", "--output", ".", "--overwrite"], None, "is no run folder"),
-        ],
-    )
-    def test_refused(self, tmp_path, monkeypatch, capsys, arguments, edit, match):
-        write_inputs(tmp_path, CONFIG.replace(*edit) if edit else CONFIG)
-        monkeypatch.chdir(tmp_path)
-        assert main(["train", *arguments]) == 2
-        captured = capsys.readouterr()
-        assert match in captured.err and captured.err.count("\n") == 1
-        assert captured.out == ""
-        assert sorted(p.name for p in tmp_path.iterdir()) == ["text.txt", "tiny.toml"]
-
-    def test_divergence_is_told(self, tmp_path, monkeypatch, capsys):
-        write_inputs(
-            tmp_path,
-            CONFIG.replace(
-                "warmup_steps = 2", "warmup_steps = 0\npeak_learning_rate = 1e38"
-            ),
-        )
-        monkeypatch.chdir(tmp_path)
-        assert main(["train", "tiny.toml"]) == 1
-        assert "Lower `optimizer.peak_learning_rate`" in capsys.readouterr().err
-
-    def test_help(self, capsys):
-        with pytest.raises(SystemExit, match="0"):
-            main(["train", "--help"])
-        assert "CONFIG.toml" in capsys.readouterr().out
+def test_a_teacher_of_other_tokens_is_refused(finished, tmp_path, monkeypatch, capsys):
+    config = with_hub(ONE_LAYER, 'hub = "llama3"')
+    config = with_keys(config, "distillation", f'teacher = "{finished[0]}"')
+    write_inputs(tmp_path, config)
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "tiny.toml"]) == 2
+    assert "tokenizer" in capsys.readouterr().err
+    assert not (tmp_path / "runs/tiny").exists()
 
 
-def left_by_a_kill(folder, name):
-    """The temporary path of a file or folder, as a killed run leaves it behind."""
-    room = folder.path / f"{TEMPORARY}{name}"
-    room.mkdir()
-    return room / name
+TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}{{ '<|start_header_id|>' + m['role'] + "
+    "'<|end_header_id|>' + m['content'] + '<|eot_id|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}"
+    "{{ '<|start_header_id|>assistant<|end_header_id|>' }}{% endif %}"
+)
 
 
-class TestRunFolder:
-    def fill(self, path, *names):
-        path.mkdir()
-        for name in names:
-            (path / name).write_text(name)
-        return RunFolder(path)
+def test_conversations(tmp_path):
+    lines = [{"prompt": f"What is {i}?", "response": f"It is {i}."} for i in range(200)]
+    (tmp_path / "chat.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    config = with_hub(ONE_LAYER, 'hub = "llama3"').replace("text.txt", "chat.jsonl")
+    config = config.replace("sequence_length = 16", "sequence_length = 64")
+    template = json.dumps(TEMPLATE)
+    config = with_keys(config, "data", "chat = true", f"template = {template}")
+    run, printed = run_in(tmp_path, config)
+    assert "held-out responses alone" in printed
+    lines = metrics(run)
+    assert float(lines[-1]["validation"]) < float(lines[0]["validation"])
 
-    def test_overwrite_replaces_a_run(self, tmp_path):
-        folder = self.fill(tmp_path / "run", "config.toml", "run.png")
-        left_by_a_kill(folder, "run.png").write_text("half")
-        with pytest.raises(RunFolderError, match="holds a run already"):
-            folder.check()
-        folder.check(overwrite=True)
-        folder.claim("new")
-        assert [path.name for path in folder.path.iterdir()] == ["config.toml"]
-        assert (folder.path / "config.toml").read_text() == "new"
 
-    def test_a_preset_is_a_folder_that_is_written_whole(self, tmp_path):
-        folder = self.fill(tmp_path / "run", "config.toml")
-        for text in ("old", "new"):
-            with folder.replacing("preset") as path:
-                path.mkdir()
-                (path / text).write_text(text)
-        with pytest.raises(OSError, match="disk"):
-            with folder.replacing("preset") as path:
-                path.mkdir()
-                (path / "half").write_text("half")
-                raise OSError("disk full")
-        assert [path.name for path in (folder.path / "preset").iterdir()] == ["new"]
-        assert len(list(folder.path.iterdir())) == 2
-        left_by_a_kill(folder, "preset").mkdir()
-        earlier = folder.path / f"{TEMPORARY}aside" / TEMPORARY / "preset"
-        earlier.mkdir(parents=True)
-        folder.check(overwrite=True)
-        folder.claim("new")
-        assert [path.name for path in folder.path.iterdir()] == ["config.toml"]
-        assert (folder.path / "config.toml").read_text() == "new"
+def test_a_size_limit_is_met(tmp_path):
+    config = ONE_LAYER.replace("target_dim = 8", "target_parameters = 10000")
+    run, _ = run_in(tmp_path, config)
+    model = keras.models.load_model(run / "narrow.keras", compile=False)
+    (ffn,) = ki.find_ffns(model)
+    assert model.count_params() <= 10000 < model.count_params() + 3 * 16
+    assert int(metrics(run)[-1]["width"]) == ffn.hidden_dim
 
-    def test_what_a_killed_run_left_goes_when_the_run_ends(self, tmp_path):
-        folder = self.fill(tmp_path / "run", "config.toml")
-        left_by_a_kill(folder, "run.png").write_text("half")
-        (folder.path / ".tmp-mine").mkdir()
-        (folder.path / ".tmp-mine" / "thesis.tex").write_text("mine")
-        folder.remove_checkpoints()
-        names = sorted(path.name for path in folder.path.iterdir())
-        assert names == [".tmp-mine", "config.toml"]
-        with pytest.raises(RunFolderError, match="it holds '.tmp-mine'"):
-            folder.check(overwrite=True)
 
-    def test_a_linked_preset_is_not_ours(self, tmp_path):
-        (tmp_path / "mine").mkdir()
-        folder = self.fill(tmp_path / "run", "config.toml")
-        (folder.path / "preset").symlink_to(tmp_path / "mine")
-        with pytest.raises(RunFolderError, match="it holds 'preset'"):
-            folder.check(overwrite=True)
+def test_progress_resumes_with_what_was_measured_before_the_first_step():
+    progress = Progress(None, "pruned")
+    progress.before = 2.5
+    other = Progress(None, "pruned")
+    other.set_state(progress.get_state())
+    assert other.before == 2.5
 
-    @pytest.mark.parametrize(
-        "names", [["config.toml", "thesis.tex"], ["run.png"], ["thesis.tex"]]
-    )
-    def test_never_anything_else(self, tmp_path, names):
-        folder = self.fill(tmp_path / "run", *names)
-        with pytest.raises(RunFolderError, match="is no run folder"):
-            folder.check(overwrite=True)
 
-    def test_empty_and_new_folders_are_taken(self, tmp_path):
-        self.fill(tmp_path / "empty").check()
-        folder = RunFolder(tmp_path / "a/b/c")
-        folder.check()
-        folder.claim("new")
-        assert [path.name for path in folder.path.iterdir()] == ["config.toml"]
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_saves_float32(tmp_path, dtype):
+    if dtype == "mixed_float16" and keras.backend.backend() != "jax":
+        pytest.skip("one backend is enough")
+    config = with_keys(ONE_LAYER, "run", f'dtype = "{dtype}"')
+    run, _ = run_in(tmp_path, config)
+    model = keras.models.load_model(run / "narrow.keras", compile=False)
+    assert {str(w.dtype) for w in model.weights} == {"float32"}
+    assert model.dtype_policy.name == "float32"
 
-    def test_a_failed_write_leaves_the_old_file(self, tmp_path):
-        folder = self.fill(tmp_path / "run", "table.md")
-        with pytest.raises(OSError, match="disk"):
-            with folder.replacing("table.md") as path:
-                path.write_text("half")
-                raise OSError("disk full")
-        assert (folder.path / "table.md").read_text() == "table.md"
-        assert len(list(folder.path.iterdir())) == 1
+
+def test_the_config_in_the_folder_is_the_run(finished):
+    run, _ = finished
+    text = (run / "config.toml").read_text()
+    assert parse_config(text, "other") == parse_config(CONFIG, "tiny")
+    assert parse_config(ALONE).run.compare_from_scratch is False

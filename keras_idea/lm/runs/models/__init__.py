@@ -1,1 +1,0 @@
-"""The models of a run: built, compiled, and their costs from shapes alone."""

@@ -1,0 +1,155 @@
+"""What a run leaves when its models are trained: plot, table and a text."""
+
+import dataclasses
+import math
+import platform
+
+import keras
+import numpy as np
+
+from keras_idea.hub.inputs import token_inputs
+from keras_idea.lm.report.picture import draw_run
+from keras_idea.lm.report.table import ResultRow, to_json, to_markdown
+from keras_idea.lm.runs.compiling import cross_entropy, learning_rate
+from keras_idea.lm.runs.fitting import Run, evaluate
+from keras_idea.models.writers import writer_of
+
+#: The models of a run's table.
+NARROW, SCRATCH = "pruned", "narrow from scratch"
+WIDE, CUT, TEACHER = "wide before pruning", "pruned, not recovered", "teacher"
+_TOP_K = 40
+
+
+def write_results(run: Run, narrow: keras.Model) -> list[ResultRow]:
+    """Writes and prints the results of a trained run; its last file is status.json."""
+    folder, timeline = run.folder, run.timeline
+    teacher = _teacher_row(run)
+    rows = ([] if teacher is None else [teacher]) + _rows(run, narrow)
+    with folder.replacing("run.png") as path:
+        draw_run(
+            path,
+            list(run.curves.values()),
+            timeline.stages,
+            learning_rate(run.config),
+            list(timeline.narrowings),
+            f"{timeline.wide.pruned_to(timeline.narrow)}, in one fit",
+            None if teacher is None else teacher.bits_per_byte,
+        )
+    notes = _verdict(rows)
+    if run.config.data.chat:
+        notes.append("Bits and perplexity are those of the held-out responses alone.")
+    said = "\n".join(notes)
+    folder.write("table.md", f"{to_markdown(rows)}\n{said}".rstrip() + "\n")
+    facts = {
+        "text": run.models.text.description,
+        "backend": keras.backend.backend(),
+        "keras": keras.version(),
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+    }
+    folder.write("table.json", to_json(rows, facts))
+    print(f"\n{to_markdown(rows)}\n{said}", flush=True)
+    sample = _sample(run, narrow)
+    folder.write("sample.txt", sample)
+    print(f"\nThe narrow model writes:\n\n{sample}\n\n{_how_to_load(run)}", flush=True)
+    folder.set_status(
+        state="finished", step=timeline.total, of=timeline.total, table="table.md"
+    )
+    return rows
+
+
+def _rows(run: Run, narrow: keras.Model) -> list[ResultRow]:
+    """The wide model before pruning; the pruned one before recovery; each at the end.
+
+    The time of a step is that of the fastest epoch: before the first narrowing, and
+    after the last one.
+    """
+    timeline, curve = run.timeline, run.curves[NARROW]
+    narrowed = list(timeline.narrowings) or [timeline.total]
+    wide = run.models.source.outline(timeline.wide).count_params()
+    size = narrow.count_params()
+
+    def row(name: str, of: str, parameters: int, step: int) -> ResultRow | None:
+        bits = run.curves[of].validation_at(step)
+        if bits is None:
+            return None
+        perplexity = run.units.perplexity(bits)
+        return ResultRow(name, parameters, bits, None, perplexity)
+
+    ms = {
+        WIDE: curve.fastest(0, narrowed[0]),
+        NARROW: curve.fastest(narrowed[-1], timeline.total),
+    }
+    found = [row(WIDE, NARROW, wide, timeline.begin)]
+    if timeline.end < timeline.total:
+        found.append(row(CUT, NARROW, size, timeline.end))
+    found.append(row(NARROW, NARROW, size, timeline.total))
+    if SCRATCH in run.curves:
+        ms[SCRATCH] = run.curves[SCRATCH].fastest(0, timeline.total)
+        found.append(row(SCRATCH, SCRATCH, size, timeline.total))
+    return [dataclasses.replace(row, step_ms=ms.get(row.name)) for row in found if row]
+
+
+def _teacher_row(run: Run) -> ResultRow | None:
+    if run.teacher is None:
+        return None
+    size = run.teacher.count_params()
+    if run.distribution is not None:  # it lies on the devices of all processes
+        return ResultRow(TEACHER, size)
+    run.teacher.compile(loss=cross_entropy())
+    x, *rest = run.validation
+    # In the parts in which the student is validated: memory is the same.
+    inputs = token_inputs(run.teacher, x)
+    bits = evaluate(run, run.teacher, inputs, rest, run.rows_at_once)
+    return ResultRow(TEACHER, size, bits, None, run.units.perplexity(bits))
+
+
+def _verdict(rows: list[ResultRow]) -> list[str]:
+    """Compares the pruned model with the other trained models."""
+    bits = {row.name: row.bits_per_byte or math.nan for row in rows}
+    lines = []
+    for name, more in ((TEACHER, ""), (SCRATCH, " at equal tokens, with more FLOPs")):
+        gap = round(bits[NARROW], 3) - round(bits.get(name, math.nan), 3)
+        if math.isfinite(gap):
+            how = f"{'better' if gap < 0 else 'worse'} by {abs(gap):.3f}"
+            how = "equal" if abs(gap) < 5e-4 else how
+            lines.append(
+                f"Pruned {bits[NARROW]:.3f}, {name} {bits[name]:.3f} bits per byte: "
+                f"the pruned model is {how}{more}. Another seed may change it by 0.03."
+            )
+    return lines
+
+
+def _sample(run: Run, narrow: keras.Model) -> str:
+    """Text that the narrow model writes, its prompt at the beginning."""
+    settings, vocabulary = run.config.sample, run.models.text.vocabulary
+    start = [] if run.models.start_id is None else [run.models.start_id]
+    if settings.prompt is not None:
+        prompt = [int(i) for i in vocabulary.encode(settings.prompt)]
+    else:  # how the held-out text begins; of a conversation, all before the response
+        tokens, _, *weights = run.validation
+        most = int(np.argmax(weights[0][0])) + 1 if weights else 16
+        prompt = [int(i) for i in tokens[0, len(start) : most]]
+    total = len(start) + len(prompt) + settings.tokens
+    writer = writer_of(
+        narrow,
+        run.length,
+        total,
+        temperature=settings.temperature,
+        top_k=_TOP_K,
+        seed=run.config.run.seed,
+    )
+    ids = writer.add(
+        np.array([[*start, *prompt]], "int32"), settings.tokens, writer.pieces[1]
+    )
+    return vocabulary.decode(ids[0, len(start) :])
+
+
+def _how_to_load(run: Run) -> str:
+    path, model = f"{run.folder.shown}/{run.models.saved_as}", run.config.model
+    load = f"keras_idea.hub.load({path!r})"
+    if model.hub is not None:  # without keras_idea
+        load = f"keras_hub.models.CausalLM.from_preset({path!r})"
+    elif model.preset is None:
+        load = f"keras.models.load_model({path!r})  # after `import keras_idea`"
+    return f"All of it is in {run.folder.shown}/. Load the narrow model: {load}"

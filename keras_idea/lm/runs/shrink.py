@@ -1,0 +1,147 @@
+"""`keras-idea shrink`: a checkpoint made smaller in one step, and measured.
+
+The work is `keras_idea.shrink`'s.
+"""
+
+import time
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_idea.errors import ArgumentError, LoadRefused
+from keras_idea.finding.budget import plain_parameters
+from keras_idea.finding.find import find_ffns
+from keras_idea.finding.targets import target_width
+from keras_idea.hub.families import needs_start
+from keras_idea.hub.inputs import token_inputs
+from keras_idea.hub.loading import (
+    check_language_model,
+    load,
+    outline,
+    preprocessor_of,
+)
+from keras_idea.lm.data.vocabulary import tokenizer_vocabulary
+from keras_idea.lm.evaluation.perplexity import (
+    Perplexity,
+    TokenScorer,
+    most_tokens,
+    perplexity,
+)
+from keras_idea.lm.export.preset import export_preset
+from keras_idea.lm.export.target import check_target
+from keras_idea.lm.report.table import markdown_table
+from keras_idea.lm.runs.judge import whole_text
+from keras_idea.methods import Activation
+from keras_idea.settings.how_narrow import how_narrow
+from keras_idea.shapes.shrink import shrink
+from keras_idea.shapes.targets import VOCABULARY
+
+# Of the text: the share that is held out, and windows of it that are judged.
+_HELD_OUT, _WINDOWS = 0.1, 32
+_MOST = 16_000_000  # characters
+
+
+def shrink_checkpoint(
+    source: str,
+    to: str,
+    text: str,
+    targets: dict[str, int | float],
+    target_parameters: int | None = None,
+    method: str = "activation",
+    by_weights: bool = False,
+    refit: bool = False,
+    round_to: int = 1,
+    tokens: int = 32_768,
+    window: int = 512,
+) -> Any:
+    """Shrinks a checkpoint and saves it as a preset; prints what that did to it."""
+    if bool(targets) == (target_parameters is not None):
+        raise ArgumentError(
+            "Say how small, in one way: targets such as --neurons 0.67, or "
+            "--target-parameters."
+        )
+    check_target(to)
+    backbone = outline(source, "float32")
+    check_language_model(source, backbone)
+    preprocessor = preprocessor_of(source)
+    if preprocessor is None:
+        raise LoadRefused(f"{source!r} has no tokenizer. Save it with its tokenizer.")
+    if target_parameters is not None:
+        kept = how_narrow(backbone, target_parameters, "very few").settings["kept"]
+        targets = kept.value
+    neurons = targets.get("neurons")
+    if round_to > 1 and isinstance(neurons, float):
+        full = max(ffn.hidden_dim for ffn in find_ffns(backbone))
+        targets = {**targets, "neurons": target_width(neurons, full, round_to)}
+    positions = getattr(backbone, "max_sequence_length", None)
+    window = window if positions is None else min(window, positions)
+    read = whole_text(text)[:_MOST]
+    cut = round(len(read) * (1 - _HELD_OUT))
+    vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
+    ids = np.asarray(vocabulary.encode(read[:cut]), "int32")
+    x, y = _rows(ids, tokens // window, window)
+    starts = needs_start(type(backbone))
+    if starts:
+        x = np.concatenate(
+            [np.full_like(x[:, :1], preprocessor.tokenizer.start_token_id), x[:, 1:]], 1
+        )
+    print(f"Text: {len(ids):,} tokens, measured on {x.size:,}, in rows of {window}")
+    begin = time.monotonic()
+    model: Any = load(source, "float32")
+    model.compile(
+        keras.optimizers.SGD(0.0),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        weighted_metrics=None,
+    )
+    rows = [_row("before", model, _judge(model, read[cut:], window, starts))]
+    others = {axis: size for axis, size in targets.items() if axis != VOCABULARY}
+    if others:
+        ranks: Any = Activation(by_weights=True) if by_weights else method
+        size = max(1, most_tokens(model) // window)
+        data = (token_inputs(model, x), y)
+        limits: Any = {"num_samples": len(x), "batch_size": size}
+        model = shrink(model, others, data, ranks, refit=refit, **limits)
+    if VOCABULARY in targets:  # by all of the text
+        model = shrink(
+            model, {VOCABULARY: targets[VOCABULARY]}, {"token_ids": ids[None]}
+        )
+    rows.append(_row("after", model, _judge(model, read[cut:], window, starts)))
+    print(markdown_table([_HEAD, *rows]))
+    print(f"{export_preset(model, to)}")
+    print(f"It took {time.monotonic() - begin:,.0f} s. Recover what it lost:")
+    print(f"  keras-idea new recover.toml --preset {to} --tokens 1M --text {text}")
+    return model
+
+
+_HEAD = ["", "parameters", "vocabulary", "bits per byte", "perplexity per token"]
+
+
+def _row(name: str, model: Any, found: Perplexity) -> list[str]:
+    sizes = [f"{plain_parameters(model):,}", f"{model.output_shape[-1]:,}"]
+    return [name, *sizes, f"{found.bits_per_byte:.3f}", f"{found.per_token:.3f}"]
+
+
+def _rows(ids: np.ndarray, count: int, window: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of tokens, evenly spread, and the token that follows each."""
+    there = (len(ids) - 1) // window
+    if not min(there, count):
+        raise ArgumentError(
+            f"The text has {len(ids):,} tokens, and a row {window:,}. Give more text, "
+            "or a smaller --window."
+        )
+    count = min(there, count)
+    starts = np.arange(count) * there // count * window
+    rows = ids[starts[:, None] + np.arange(window + 1)]
+    return rows[:, :-1], rows[:, 1:]
+
+
+def _judge(model: Any, text: str, window: int, starts: bool) -> Perplexity:
+    """Measures perplexity on the first windows of the held-out text."""
+    tokenizer = model.preprocessor.tokenizer
+    vocabulary = tokenizer_vocabulary(tokenizer)
+    ids = vocabulary.encode(text)[: _WINDOWS * window]
+    scorer = TokenScorer(model, window, lambda x: token_inputs(model, x))
+    start = tokenizer.start_token_id if starts else None
+    sizes = vocabulary.token_bytes
+    return perplexity(scorer, ids, sizes, window, lambda done: None, start)
