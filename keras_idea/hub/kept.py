@@ -77,8 +77,9 @@ def read_kept(folder: pathlib.Path) -> Kept | None:
 
 
 def keep(model: Any, kept: Kept | None) -> None:
-    """Has a KerasHub task or backbone keep files."""
-    setattr(_backbone(model), _KEPT, kept)
+    """Has a KerasHub task or backbone keep files, if there are any."""
+    if kept is not None:
+        setattr(_backbone(model), _KEPT, kept)
 
 
 def kept_of(model: Any) -> Kept | None:

@@ -5,15 +5,10 @@ import pytest
 from benchmarks import families
 
 
-@pytest.mark.parametrize(
-    "kind", ["neurons", pytest.param("kv_groups", marks=pytest.mark.daily())]
-)
-def test_a_family_is_measured(kind, tmp_path):
-    found = families.cells("llama", tmp_path, kind)
-    assert tuple(sorted(found)) == tuple(sorted(families.COLUMNS))
-    for column in ("masked = narrow", "a step later", "preset", "Hugging Face"):
-        assert found[column] == "same bits" or float(found[column]) < 1e-5, column
-    assert not found["GGUF"].startswith("no")
+def test_a_family_is_tried(tmp_path):
+    name, loads, prunes, difference, gguf = families.row_of("llama", tmp_path)
+    assert (name, loads, prunes, gguf) == ("`llama`", "Llama3CausalLM", "yes", "yes")
+    assert float(difference) < 1e-5
 
 
 def test_llama_cpp_computes_what_is_exported(tmp_path):

@@ -126,7 +126,7 @@ class Encoder:
 
     Example:
     >>> from keras_idea.data import byte_vocabulary
-    >>> encoder = Encoder("{{ messages[1].content }}", byte_vocabulary(), 64)
+    >>> encoder = Encoder("{{ messages[-1].content }}", byte_vocabulary(), 64)
     >>> encoder.weighted([{"role": "user", "content": "a"},
     ...                   {"role": "assistant", "content": "bcd"}]) % 2
     array([0, 1, 1])

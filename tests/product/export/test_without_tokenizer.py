@@ -51,8 +51,7 @@ class TestNone:
         command = ["evaluate", str(presets / kind), "--text", str(presets / "text.txt")]
         assert main(command) == 2
         error = capsys.readouterr().err
-        assert "has no tokenizer, so nobody knows which text" in error
-        assert "set `lm.preprocessor`" in error
+        assert "has no tokenizer" in error
 
 
 @pytest.mark.parametrize("kind", ["beside", "whole"])
@@ -99,7 +98,7 @@ def test_the_own_decoder_is_one_of_bytes_or_not_known(tmp_path, capsys, size, re
     assert main([*command, "--length", "16"]) == (2 if refused else 0)
     captured = capsys.readouterr()
     if refused:
-        assert "of 300 ids" in captured.err
+        assert "no tokenizer" in captured.err
     else:
         assert f"{len(TEXT) - 1:,}" in captured.out
 
