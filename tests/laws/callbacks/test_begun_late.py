@@ -27,6 +27,7 @@ def trained_twice(data, compact, begin, steps):
     return model, history.history
 
 
+@pytest.mark.daily()
 def test_it_prunes_all_the_same(data):
     """The schedule lies across the end of the first fit."""
     model, logs = trained_twice(data, "end", 4, 8)
@@ -53,6 +54,7 @@ def widths(model):
     return [ffn.hidden_dim for ffn in ki.find_ffns(model)]
 
 
+@pytest.mark.daily()
 def test_a_run_goes_on_from_a_file(data, tmp_path):
     """Of Keras's, which does not hold the width at first: refused if it is narrow."""
     model = made()

@@ -25,24 +25,27 @@ def config_of(folder):
     return json.loads((folder / "config.json").read_text())
 
 
+NIGHT = pytest.mark.daily()
+
+
 @pytest.mark.parametrize(
     "name, key, width",
     [
         ("llama tied", "intermediate_size", 20),
-        ("mistral head size", "intermediate_size", 20),
+        pytest.param("mistral head size", "intermediate_size", 20, marks=NIGHT),
         # What KerasHub computes with other weights is written with the checkpoint's.
         ("qwen3 epsilon", "intermediate_size", 20),
         ("gemma2 scalar", "intermediate_size", 20),
-        ("gemma3text scalar", "intermediate_size", 20),
-        ("gpt2", "n_inner", 48),
-        ("qwen3moe tied", "moe_intermediate_size", 6),
+        pytest.param("gemma3text scalar", "intermediate_size", 20, marks=NIGHT),
+        pytest.param("gpt2", "n_inner", 48, marks=NIGHT),
+        pytest.param("qwen3moe tied", "moe_intermediate_size", 6, marks=NIGHT),
         ("mixtral", "intermediate_size", 20),
-        ("roberta masked", "intermediate_size", 20),
-        ("xlmroberta", "intermediate_size", 20),
+        pytest.param("roberta masked", "intermediate_size", 20, marks=NIGHT),
+        pytest.param("xlmroberta", "intermediate_size", 20, marks=NIGHT),
         ("distilbert", "hidden_dim", 20),
-        ("albert", "intermediate_size", 20),
+        pytest.param("albert", "intermediate_size", 20, marks=NIGHT),
         ("vit", "intermediate_size", 20),
-        ("vit classifier", "intermediate_size", 20),
+        pytest.param("vit classifier", "intermediate_size", 20, marks=NIGHT),
     ],
 )
 def test_a_narrower_checkpoint_of_each_kind(name, key, width, tmp_path):

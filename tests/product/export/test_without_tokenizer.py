@@ -40,6 +40,7 @@ def presets(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["task", "backbone"])
 class TestNone:
+    @pytest.mark.daily()
     def test_each_export_tells_it(self, presets, tmp_path, capsys, kind):
         for option in ("--preset", "--hf"):
             out = str(tmp_path / f"out{option}")
@@ -56,6 +57,7 @@ class TestNone:
 
 @pytest.mark.parametrize("kind", ["beside", "whole"])
 class TestOne:
+    @pytest.mark.daily()
     def test_it_is_kept(self, presets, tmp_path, capsys, kind):
         lm = load_run(presets / kind)
         expected = np.asarray(lm.preprocessor.tokenizer(TEXT)).tolist()

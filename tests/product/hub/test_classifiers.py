@@ -31,6 +31,7 @@ def classifier(name):
     return model, (inputs(core, SIZE), np.arange(SIZE) % 2)
 
 
+@pytest.mark.daily()
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_a_classifier_is_narrow_saved_and_compacted(name, tmp_path):
     model, data = classifier(name)
@@ -47,6 +48,7 @@ def test_a_classifier_is_narrow_saved_and_compacted(name, tmp_path):
     np.testing.assert_allclose(again.predict(data[0], verbose=0), expected, atol=1e-6)
 
 
+@pytest.mark.daily()
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_a_masked_classifier_is_compacted_and_saved(name, tmp_path):
     model, data = classifier(name)

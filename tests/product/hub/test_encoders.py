@@ -47,7 +47,16 @@ def trained(name, compact):
     return core, model, losses.losses
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+DAILY = ("bert", "fnet", "roberta")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in DAILY else pytest.mark.daily())
+        for name in ENCODERS
+    ],
+)
 def test_untrained(name):
     model, row = backbone(name), ENCODERS[name]
     x = inputs(model, SIZE)
@@ -67,6 +76,7 @@ def test_untrained(name):
     assert foreign(model) == foreign(narrow) == []
 
 
+@pytest.mark.daily()
 @pytest.mark.parametrize("name", ENCODERS)
 def test_pruned_in_fit(name, tmp_path):
     core, model, losses = trained(name, "end")

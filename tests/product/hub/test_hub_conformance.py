@@ -9,7 +9,7 @@ from tests.support.helpers import to_numpy
 from tests.support.hub_models import MODELS, batch, tiny_backbone
 from tests.support.masks import prune_by_hand
 
-NAMES = ("llama3", "gemma")
+NAMES = ("llama3", pytest.param("gemma", marks=pytest.mark.daily()))
 WIDTH = 10
 
 
@@ -53,6 +53,7 @@ def test_backbone(case, name):
     )
 
 
+@pytest.mark.daily()
 @pytest.mark.parametrize("name", NAMES)
 def test_model_saving(case, name):
     narrow, arguments, x = compacted(name)

@@ -48,6 +48,7 @@ def optimizer_shapes(model):
     return [tuple(variable.shape) for variable in model.optimizer.variables]
 
 
+@pytest.mark.daily()
 @pytest.mark.parametrize("method", ["sensitivity", "learned_mask", "activation"])
 def test_what_is_saved_in_the_middle_answers_as_the_model(method, tmp_path):
     import keras_hub
@@ -88,6 +89,7 @@ def test_what_is_saved_in_the_middle_answers_as_the_model(method, tmp_path):
     model.fit(*data, **FIT)
 
 
+@pytest.mark.daily()
 def test_the_optimizer_of_a_file_saved_in_the_middle_is_the_stock_one(tmp_path):
     """It has the moments, and none of our variables: training goes on from them."""
     lm, data = compiled_lm()
@@ -137,6 +139,7 @@ def test_after_a_stop_in_the_middle_the_next_fit_is_a_stock_one():
     assert list(map(id, trained)) == list(map(id, model.trainable_variables))
 
 
+@pytest.mark.daily()
 @pytest.mark.parametrize(
     "copied",
     [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))],
@@ -157,6 +160,7 @@ def test_a_copy_is_a_stock_model_at_any_time(copied):
         assert len(twin.variables) == len(model.variables)
 
 
+@pytest.mark.daily()
 def test_weights_can_be_loaded_over_a_masked_model(tmp_path):
     """Who is active is read off them: those of a wide model bring every neuron back."""
     path = tmp_path / "stock.weights.h5"
@@ -172,6 +176,7 @@ def test_weights_can_be_loaded_over_a_masked_model(tmp_path):
     np.testing.assert_array_equal(answers(model, data[0]), answers(stock, data[0]))
 
 
+@pytest.mark.daily()
 def test_weights_of_another_width(tmp_path):
     """Keras says it of its own layers."""
     path = tmp_path / "narrow.weights.h5"
@@ -186,6 +191,7 @@ def test_weights_of_another_width(tmp_path):
     np.testing.assert_array_equal(answers(narrow, data[0]), answers(model, data[0]))
 
 
+@pytest.mark.daily()
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16"])
 def test_presets_of_half_precision(policy, tmp_path):
     """KerasHub 0.32 loads a task's preset of mixed precision only with `dtype`."""

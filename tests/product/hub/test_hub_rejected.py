@@ -209,6 +209,7 @@ def test_lora_that_comes_after_a_run_is_on_a_stock_model():
     assert np.any(logits(model, x) != before)
 
 
+@pytest.mark.daily()
 @pytest.mark.parametrize("compact", ["end", "off"])
 def test_a_pruned_model_is_quantized_as_a_stock_one(compact):
     """Narrow or masked: as the twin that has its weights and was never pruned."""

@@ -31,7 +31,9 @@ def trained(name, compact="off", optimizer=None, method="sensitivity", callbacks
     return model, history.history, (x, y)
 
 
-@pytest.mark.parametrize("name", ["qwen moe", "gpt oss"])
+@pytest.mark.parametrize(
+    "name", ["qwen moe", pytest.param("gpt oss", marks=pytest.mark.daily())]
+)
 def test_narrow_in_the_middle_of_fit(name):
     """Milestones, with steps compiled ahead on jax, change nothing."""
     masked, losses, (x, _) = trained(name)
@@ -44,6 +46,7 @@ def test_narrow_in_the_middle_of_fit(name):
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
 
 
+@pytest.mark.daily()
 @pytest.mark.parametrize(
     "make",
     [
@@ -75,6 +78,7 @@ def test_slots_follow(name, make):
     assert cut >= 4
 
 
+@pytest.mark.daily()
 def test_numbers_of_all_experts_together_are_rejected():
     """Adafactor's, of a bias: (E, 2 F) becomes E numbers and 2 F."""
     with pytest.raises(ValueError, match="keeps one number for the neurons of all"):
@@ -92,6 +96,7 @@ class StopAfter(keras.callbacks.Callback):
         self.model.stop_training = self.parts == 0
 
 
+@pytest.mark.daily()
 def test_a_run_goes_on(tmp_path):
     """A checkpoint of experts that are narrow already, and scores of all of them."""
     whole, _, (x, y) = trained("gpt oss", "progressive")
@@ -130,6 +135,7 @@ def test_up_is_the_activated_matrix_and_gate_the_linear_one():
         assert alike == same
 
 
+@pytest.mark.daily()
 def test_watched(tmp_path):
     """Monitor, and readings of neurons whose experts were narrowed."""
     pytest.importorskip("tensorboardX")
@@ -144,6 +150,7 @@ def test_watched(tmp_path):
     np.testing.assert_array_equal(np.take_along_axis(every, index, 1), values)
 
 
+@pytest.mark.daily()
 def test_an_expert_that_no_token_comes_to():
     model = tiny_lm("gpt oss")
     for block in model.backbone.transformer_layers:
@@ -177,6 +184,7 @@ class TestRejected:
         with pytest.raises(ValueError, match="have .24, 21, 24, 24. active neurons"):
             ki.compact(model)
 
+    @pytest.mark.daily()
     def test_a_file_of_another_width(self, tmp_path):
         narrow, _, _ = trained("gpt oss", "end")
         narrow.save_weights(tmp_path / "narrow.weights.h5")

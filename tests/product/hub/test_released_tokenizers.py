@@ -235,6 +235,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.daily()
 def test_a_process_without_us_loads_the_presets_and_generates(loaded, saved):
     names = ("smollm", "instruct", "qwen3", "llama2", "mistral")
     presets = {name: str(saved(name)) for name in names}

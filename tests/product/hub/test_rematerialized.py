@@ -37,6 +37,7 @@ def pruned(name, again):
     return history.history["loss"], list(weights)
 
 
+@pytest.mark.daily()
 @pytest.mark.parametrize("name", CAUSAL)
 def test_pruned_as_without(name):
     losses, weights = pruned(name, again=False)
