@@ -15,10 +15,18 @@ from keras_idea.keras_private.models import instead, instead_here
 def give_value(variable: keras.Variable, value: Any) -> None:
     """Gives a variable a value of another shape, as if it were made with it.
 
-    `assign` refuses another shape. The object stays, its layout over the devices too.
+    `assign` refuses another shape. The object stays, its layout over the devices too,
+    and TensorFlow's name of it: an optimizer finds by it what must not decay.
     Seen with Keras 3.15.1.
     """
-    variable._initialize(value)
+    with contextlib.ExitStack() as scopes:
+        if keras.backend.backend() == "tensorflow":
+            import tensorflow as tf
+
+            layer, slash, _ = variable.value.name.rpartition("/")
+            if slash:
+                scopes.enter_context(tf.name_scope(layer + slash))
+        variable._initialize(value)
     variable._shape = variable._validate_shape(value.shape)
 
 
