@@ -14,6 +14,9 @@ A test, or a row of one, with the marker `daily` runs where it says instead, and
 Python decides runs on torch, which compiles nothing and so is the quickest.
 """
 
+from collections.abc import Collection, Iterable
+from typing import Any
+
 import keras
 import pytest
 
@@ -24,6 +27,12 @@ def daily_backends(item: pytest.Item) -> tuple[str, ...]:
         return mark.args
     _, is_of_one, file = item.nodeid.partition("tests/backend/")
     return (file.partition("/")[0],) if is_of_one else ("torch",)
+
+
+def rows(names: Iterable[str], daily: Collection[str]) -> list[Any]:
+    """Rows of `parametrize`, of which `make test` runs some."""
+    night = pytest.mark.daily()
+    return [pytest.param(n, marks=() if n in daily else night, id=n) for n in names]
 
 
 def runs_daily(item: pytest.Item) -> bool:

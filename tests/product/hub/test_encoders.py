@@ -9,6 +9,7 @@ from tests.support.encoders import backbone, inputs
 from tests.support.helpers import LossRecorder, to_numpy
 from tests.support.hub_models import ENCODERS, FULL, LENGTH
 from tests.support.hub_training import foreign, prune_at_random
+from tests.support.selection import rows
 
 BEGIN, STEPS, TARGET, TOTAL, SIZE = 1, 6, 10, 9, 4
 
@@ -50,13 +51,7 @@ def trained(name, compact):
 DAILY = ("bert", "fnet", "roberta")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name in DAILY else pytest.mark.daily())
-        for name in ENCODERS
-    ],
-)
+@pytest.mark.parametrize("name", rows(ENCODERS, DAILY))
 def test_untrained(name):
     model, row = backbone(name), ENCODERS[name]
     x = inputs(model, SIZE)

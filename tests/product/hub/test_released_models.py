@@ -12,6 +12,7 @@ import keras_idea as ki
 from keras_idea.hub.loading import load_with_notes
 from tests.support.released_models import release, rewrite_config, theirs
 from tests.support.released_rows import ALL, IMAGES, LENGTH, VOCABULARY
+from tests.support.selection import rows
 
 EXACT = [name for name, row in ALL.items() if not row.lost and name not in IMAGES]
 LOST = [name for name, row in ALL.items() if row.lost]
@@ -43,7 +44,7 @@ def assert_same(model, folder, length=LENGTH - 4, **told):
     assert apart <= TOLERANCE * max(1, np.abs(expected).max())
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", rows(EXACT, EXACT[::4]))
 def test_a_released_model_is_exact(name, tmp_path):
     row = ALL[name]
     release(tmp_path, row)
@@ -54,13 +55,13 @@ def test_a_released_model_is_exact(name, tmp_path):
     assert_same(ki.hub.load(tmp_path), tmp_path, **told)
 
 
-@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("name", rows(IMAGES, list(IMAGES)[:1]))
 def test_an_image_model(name, tmp_path):
     release(tmp_path, ALL[name])
     assert load_with_notes(tmp_path).lines[0].startswith("Compared with transformers")
 
 
-@pytest.mark.parametrize("name", LOST)
+@pytest.mark.parametrize("name", rows(LOST, LOST[::4]))
 def test_a_config_that_kerashub_loses_is_refused(name, tmp_path):
     release(tmp_path, ALL[name])
     with pytest.raises(ki.errors.LoadRefused, match=ALL[name].lost):
