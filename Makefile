@@ -89,7 +89,7 @@ endurance: $(BACKENDS:%=endurance-%) test-site
 $(BACKENDS:%=endurance-%): endurance-%: .venv/ready
 	KERAS_BACKEND=$* .venv/bin/python -m tests.endurance
 
-# Mutation tests: puts faults into a copy, and writes which test finds each (two hours;
+# Mutation tests: puts faults into a copy, and writes which test finds each (about two hours;
 # interrupted, it continues). After a change of the sources remove build/mutations.
 mutations: .venv/ready
 	.venv/bin/python -m tests.mutations
