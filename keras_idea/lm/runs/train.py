@@ -53,7 +53,7 @@ def train(config: RunConfig, overwrite: bool = False) -> list[ResultRow]:
     Example:
     >>> from keras_idea.lm.runs.config import load_config
     >>> rows = train(load_config("run.toml"))
-    Text: text.txt, ...
+    Text: text.txt: ...
     >>> [row.name for row in rows]
     ['wide before pruning', 'pruned', 'narrow from scratch']
     """

@@ -128,7 +128,7 @@ def test_many_devices(tmp_path):
         text=True,
         check=True,
     )
-    assert "(32, 32) a device holds (32, 16)" in done.stdout
+    assert "up kernel (32, 32) on 4" in done.stdout
     losses = re.findall(r"\[(.*?)\] \[96.0, 32.0, 32.0\]", done.stdout)
     alone, spread = (np.array(row.split(), float) for row in losses)
     np.testing.assert_allclose(alone, spread, atol=2e-3)
