@@ -32,7 +32,7 @@ class TextError(KerasIdeaError, ValueError):
 
 
 class ConfigError(KerasIdeaError, ValueError):
-    """A run's description that cannot be carried out; says how to mend it."""
+    """A run's description that cannot be carried out; says what to change."""
 
 
 class RunFolderError(KerasIdeaError, ValueError):

@@ -168,7 +168,7 @@ def status(
         facts["time"] = f"{time.time() - facts['time']:,.0f} s ago"
     except (OSError, ValueError, KeyError):
         facts = {"state": "no step is done yet"}
-    if facts["state"] != "finished":
+    if facts.get("state") != "finished":
         facts |= {"running now": _is_locked(path), "start or resume": command}
     for name, value in {"folder": str(path), **facts}.items():
         shown = f"{value:,.5g}" if isinstance(value, float) else value

@@ -4,13 +4,12 @@ from typing import NamedTuple
 
 
 class Fault(NamedTuple):
-    """One fault: in `file`, `old` becomes `new`; `folders` of tests find it."""
+    """One fault: in `file`, `old` becomes `new`; `backend` shows it."""
 
     fault: str
     file: str
     old: str
     new: str
-    folders: str
     backend: str = "torch"
 
 
@@ -26,70 +25,60 @@ FAULTS = (
         "            renewal = (\n"
         "                [gradients.sensitivities(ffn) for ffn in ffns],\n"
         "                gradients.ends, gradients.ended)\n",
-        "laws",
     ),
     Fault(
         "only the first slot is sliced",
         "surgery/optimizer_state.py",
         "for name, slots in slots_of(part):\n                found",
         "for name, slots in list(slots_of(part))[:1]:\n                found",
-        "laws",
     ),
     Fault(
         "a mask revives",
         _MASKS,
         "rankable = ops.logical_and(alive, ops.logical_not(ops.isnan(importance)))",
         "rankable = ops.logical_not(ops.isnan(importance))",
-        "laws",
     ),
     Fault(
         "a resumed run repeats a batch",
         "lm/data/tokens.py",
         "batches[start_step:]",
         "batches[max(start_step - 1, 0) :]",
-        "pure",
     ),
     Fault(
         "of equal importances the last stay",
         _MASKS,
         'ops.cumsum(ops.cast(ties, "int32"), axis=-1) <= free',
         'ops.flip(ops.cumsum(ops.flip(ops.cast(ties, "int32"), -1), -1), -1) <= free',
-        "laws",
     ),
     Fault(
         "the width of the last step is an earlier one",
         "functional/width.py",
         "if elapsed < self.prune_steps:",
         "if elapsed <= self.prune_steps:",
-        "laws",
     ),
     Fault(
         "a NaN gradient stays in the scores",
         _RENEWAL,
         "measured = ops.isfinite(new)",
         'measured = ops.ones_like(new, dtype="bool")',
-        "laws",
     ),
     Fault(
         "masks fall by scores of nothing",
         _RENEWAL,
         "known = [bool(ops.any(values)) for values in importance]",
         "known = [True for _ in importance]",
-        "laws",
     ),
     Fault(
         "checkpoints are kept by their step",
         "callbacks/checkpoint/files.py",
         "return sorted(places)",
         "return sorted(places, key=lambda place: (place[1], place[0]))",
-        "product",
     ),
     Fault(
         "seeds are not put back",
         _CHECKPOINT,
         "            set_random_state(self._random_state)\n            self",
         "            self",
-        "laws",
     ),
     Fault(
         "a teacher counts in the budget",
@@ -98,14 +87,12 @@ FAULTS = (
         "    plain = plain_variables(student_of(model))\n",
         "    weights = set(map(id, model.weights))\n"
         "    plain = plain_variables(model)\n",
-        "product",
     ),
     Fault(
         "pruned rows are multiplied by zero",
         "step/row_ops.py",
         "ops.where(cut.spread(mask, 1) > 0, values, ops.zeros_like(values))",
         "values * ops.cast(cut.spread(mask, 1), values.dtype)",
-        "laws",
         "jax",
     ),
     Fault(
@@ -113,14 +100,12 @@ FAULTS = (
         _PRUNER,
         "grads[place] = of_active(cut, grads[place], track.mask.value)",
         "pass",
-        "laws",
     ),
     Fault(
         "averages bring pruned neurons back",
         _PRUNER,
         "zero_rows(ffn.cuts(), state.mask.value)",
         "pass",
-        "laws",
     ),
     # Others.
     Fault(
@@ -128,28 +113,24 @@ FAULTS = (
         "functional/importance.py",
         "(1.0 - decay) * new + decay * old",
         "decay * new + (1.0 - decay) * old",
-        "laws",
     ),
     Fault(
         "a learned mask's constraint has the wrong sign",
         "functional/hard_concrete.py",
         "return -by_sparsity * p",
         "return by_sparsity * p",
-        "laws",
     ),
     Fault(
         "Adam's second moment is not corrected",
         "functional/adam.py",
         "ops.sqrt(second / (1 - ops.power(betas[1], step)))",
         "ops.sqrt(second)",
-        "laws",
     ),
     Fault(
         "functions traced with the wide shapes stay",
         "surgery/narrow_in_place.py",
         "            make_train_function(part)",
         "            pass",
-        "laws",
         "tensorflow",
     ),
     Fault(
@@ -157,14 +138,12 @@ FAULTS = (
         "surgery/copying.py",
         "    if not isinstance(metric, keras.metrics.Metric):",
         "    if True:",
-        "laws",
     ),
     Fault(
         "the optimizer forgets a narrowed variable",
         "surgery/narrow_in_place.py",
         "            rename_key(part, key, variable_key(part, variable))",
         "            pass",
-        "laws",
         "tensorflow",
     ),
     Fault(
@@ -172,7 +151,6 @@ FAULTS = (
         "callbacks/checkpoint/files.py",
         "                verified_manifest(self.folder / name)\n",
         "",
-        "product",
     ),
     Fault(
         "the logs before a kill are lost",
@@ -186,21 +164,18 @@ FAULTS = (
         "lm/data/tokens.py",
         "[index::count]",
         "[0::count]",
-        "pure",
     ),
     Fault(
         "windows leave a token out",
         "lm/data/tokens.py",
         "[:, None] * length + np",
         "[:, None] * (length + 1) + np",
-        "pure",
     ),
     Fault(
         "compiled masks fall a step late",
         _RENEWAL,
         'schedule.call(ops.cast(iterations, "int32"))',
         'schedule.call(ops.maximum(ops.cast(iterations, "int32") - 1, 0))',
-        "laws",
         "jax",
     ),
 )

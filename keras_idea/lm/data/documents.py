@@ -175,7 +175,7 @@ def at_most(texts: Iterable[str], most: float, warn: bool) -> Iterator[str]:
         size = len(text.encode())
         if size > most:
             if warn:
-                warnings.warn("`max_megabytes` truncates the text.", stacklevel=2)
+                warnings.warn("`max_megabytes` cuts the text: raise it.", stacklevel=2)
             yield text.encode()[: int(most)].decode(errors="ignore")
             return
         most -= size

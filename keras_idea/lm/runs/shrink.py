@@ -144,4 +144,4 @@ def _judge(model: Any, text: str, window: int, starts: bool) -> Perplexity:
     scorer = TokenScorer(model, window, lambda x: token_inputs(model, x))
     start = tokenizer.start_token_id if starts else None
     sizes = vocabulary.token_bytes
-    return perplexity(scorer, ids, sizes, window, lambda done: None, start)
+    return perplexity(scorer, ids, sizes, window, start_id=start)
