@@ -73,7 +73,7 @@ def judge_text(
     if len(ids) < 2:
         raise EvaluationError(f"{str(source)!r} has no 2 tokens. Give more text.")
     sizes, start = judged.vocabulary.token_bytes, judged.window_start
-    return perplexity(judged.scorer, ids, sizes, stride, start_id=start)
+    return perplexity(judged.scorer, ids, sizes, stride, start, verbose=True)
 
 
 def whole_text(source: str | os.PathLike) -> str:
