@@ -1,4 +1,4 @@
-"""The kinds of units that can be pruned, a row each, and what a group of them is.
+"""The kinds of units that can be pruned, one row each, and the interface of a group.
 
 A new kind is a row of `KINDS`, a class of groups (see `Group`), and a function that
 finds them (`keras_idea.finding.find.FINDERS`).
@@ -28,10 +28,8 @@ class Kind:
         short: str. The same where there is little room.
         rounded: bool. Whether `round_to` applies.
         probed: bool. Whether a unit has one activation, which methods can look at.
-        least: float. The least share that a search keeps by default.
-        height: float. Height of a heat map, relative to that of neurons.
-        by_readers: bool. Whether what reads a unit ranks it, and not what makes it: in
-            a convolution behind which a normalization rescales, that has no size.
+        by_readers: bool. Whether the kernels that read a unit rank it: a normalization
+            rescales a convolution's output, so its own kernel's size means nothing.
     """
 
     name: KindName
@@ -42,8 +40,6 @@ class Kind:
     short: str
     rounded: bool = False
     probed: bool = False
-    least: float = 0.3
-    height: float = 0.5
     by_readers: bool = False
 
     @property
@@ -69,7 +65,6 @@ KINDS: dict[KindName, Kind] = {
             short="FFN width",
             rounded=True,
             probed=True,
-            height=1.0,
         ),
         # Key/value heads, each with its query heads.
         Kind(

@@ -24,7 +24,7 @@ from keras_idea.functional.hard_concrete import (
     hard_concrete_sparsity,
 )
 from keras_idea.methods.probe import Overwritten, Probe, Tensors, overwriting
-from keras_idea.schedules.learning_rate import CosineDecay
+from keras_idea.schedules import CosineDecay
 from keras_idea.typing import Tensor
 
 

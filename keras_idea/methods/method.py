@@ -71,10 +71,10 @@ class Method:
 
     - At each step: `decision_step` returns None. The compiled step calls `score`, and
       prunes neurons by the moving averages of the scores; a cubic says how many.
-      `shrink` and `search` rank neurons by the mean score over their data.
+      `shrink` ranks neurons by the mean score over its data.
     - Once, on the host: `decision_step` returns a step, and `decide` returns masks. By
-      default it keeps the neurons of the largest `importance`, by which `shrink` and
-      `search` rank them too. Such a method may measure during training. From
+      default it keeps the neurons of the largest `importance`, by which `shrink`
+      ranks them too. Such a method may measure during training. From
       `probe_step` on, a `Probe` is in each FFN, and the hidden activations pass through
       it in every forward pass.
 
@@ -147,17 +147,17 @@ class Method:
     ) -> list[Tensor] | None:
         """Ranks units on the host, without training.
 
-        `shrink` and `search` call it, and `decide` unless it is overridden.
+        `shrink` calls it, and `decide` unless it is overridden.
 
         Args:
             model: keras.Model. The model, with its variables in sync.
             groups: list of `FFN`. The handles whose units are ranked.
-            samples: `Calibration` or None. The data of `shrink` or `search`, if any.
+            samples: `Calibration` or None. The data of `shrink`, if any.
 
         Returns:
             list of tensors `(hidden_dim,)`, finite, one for each group: the larger, the
-            more important. Defaults to None: `shrink` and `search` take the mean of
-            `score` over the data.
+            more important. Defaults to None: `shrink` takes the mean of `score`
+            over the data.
         """
         return None
 

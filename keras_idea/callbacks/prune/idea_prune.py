@@ -3,13 +3,13 @@
 import functools
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import keras
 
 from keras_idea import methods
-from keras_idea.callbacks.monitor.monitor import Monitor
+from keras_idea.callbacks.monitor import Monitor
 from keras_idea.callbacks.prune.compile_ahead import should_compile_ahead
 from keras_idea.callbacks.prune.log_dir import LogDir, call_after, monitor_for
 from keras_idea.callbacks.prune.messages import (
@@ -94,25 +94,21 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             (extra `tensorboard`), or your own `Monitor`. Defaults to None.
         compile_ahead: bool or None. Whether JAX compiles narrower steps in the
             background. No number changes. Defaults to None: unless CPUs run the steps.
-        targets: dict or None. What each kind keeps, in place of `target_dim` (which is
-            the target of "neurons"): {"neurons": 0.4, "kv_groups": 0.5}. Units of
+        targets: dict, list or None. What each kind keeps, in place of `target_dim`
+            (the target of "neurons"): {"neurons": 0.4, "kv_groups": 0.5}. Units of
             "kv_groups" are key/value heads with their query heads, of "channels" those
-            of convolutions; see `keras_idea.find_groups`. Defaults to None.
+            of convolutions; see `keras_idea.find_groups`. With a budget, the kinds that
+            it prunes, such as ["neurons", "kv_groups"]: each keeps the same fraction.
+            None is "neurons" then. Defaults to None.
         groups: function or None. Takes an `FFN` handle, as from `keras_idea.find_ffns`,
             and returns whether to prune it. None prunes all. Defaults to None.
         target_parameters: int >= 1 or None. A budget: the parameters that the narrow
             model may have. The teacher of Keras's `Distiller` does not count; that of
             another class does. Defaults to None.
-        target_bytes: int >= 1 or None. A budget: bytes in `target_dtype`. Defaults to
-            None.
         target_flops: int >= 1 or None. A budget: operations per token in a forward
             pass, two per weight in a matrix; of a model with convolutions per sample,
             two per weight at each place where it is used (heights and widths that the
             model leaves open count as 128). Defaults to None.
-        target_dtype: str. "float32", "bfloat16", "float16" or "int8". Defaults to
-            "float32".
-        kinds: list of str. The kinds that a budget prunes. If there are several, each
-            keeps the same fraction. Defaults to ("neurons",).
 
     Raises:
         ValueError: If an argument is outside its range. When `fit` begins: if the model
@@ -157,21 +153,17 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         log_dir: LogDir = None,
         compile_ahead: bool | None = None,
         *,
-        targets: Mapping[str, int | float] | None = None,
+        targets: Mapping[str, int | float] | Collection[str] | None = None,
         groups: Groups = None,
         target_parameters: int | None = None,
-        target_bytes: int | None = None,
         target_flops: int | None = None,
-        target_dtype: str = "float32",
-        kinds: Sequence[str] = ("neurons",),
     ) -> None:
         super().__init__()
         self.round_to = check_int("round_to", round_to, minimum=1)
-        limits = target_parameters, target_bytes, target_flops
-        self.budget = Budget(*limits, target_dtype)
+        self.budget = Budget(target_parameters, target_flops)
         #: dict, kind -> what is kept of it; None where a budget says it.
         self.targets: Targets = check_targets(
-            target_dim, targets, kinds, self.round_to, self.budget
+            target_dim, targets, self.round_to, self.budget
         )
         self.begin_step = check_int("begin_step", begin_step, minimum=0)
         self.prune_steps = check_int("prune_steps", prune_steps, minimum=1)
@@ -195,8 +187,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         span = (None, self.begin_step, self.prune_steps)
         how = (self.method, self.compact, self.update_every, self.round_to)
         rest: dict[str, Any] = {"groups": self.groups, **self.budget.arguments()}
-        rest |= {"kinds": tuple(self.targets)} if self.budget else {}
-        rest |= {} if self.budget else {"targets": self.targets}
+        rest["targets"] = self.targets
         make = functools.partial(type(self), **rest)
         return make, (*span, *how, self._monitor, self.compile_ahead)
 

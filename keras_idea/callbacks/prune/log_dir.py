@@ -2,13 +2,12 @@
 
 import functools
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 
 import keras
 
-from keras_idea.callbacks.monitor.monitor import Monitor
+from keras_idea.callbacks.monitor import Monitor
 
 LogDir = str | os.PathLike[str] | Monitor | None
 
@@ -43,9 +42,8 @@ def call_after(callback: keras.callbacks.Callback, monitor: Monitor) -> None:
 
     @functools.wraps(end)
     def on_train_batch_end(batch: int, logs: dict | None = None) -> None:
-        now = time.perf_counter()  # before what may have to wait for the backend
         end(batch, logs)
-        monitor.keep(batch, logs, now)
+        monitor.on_train_batch_end(batch, logs)
 
     vars(callback).update(hooks, on_train_batch_end=on_train_batch_end)
 
