@@ -91,16 +91,16 @@ TABLE: dict[str, dict[Situation, Setting]] = {
         "very few": _COSINE,
     },
     "tokens_per_step": {
-        "nothing": Setting(1024, "measured"),
-        "many": Setting(2048, "measured"),
+        "nothing": Setting(1024, "measured with this value"),
+        "many": Setting(2048, "measured with this value"),
         "few": Setting(1024, "measured; 2,048 from 0.4 million tokens on"),
-        "very few": Setting(512, "measured"),
+        "very few": Setting(512, "measured with this value"),
     },
     "sequence_length": {
-        "nothing": Setting(32, "measured"),
-        "many": Setting(64, "measured"),
-        "few": Setting(128, "measured"),
-        "very few": Setting(128, "measured"),
+        "nothing": Setting(32, "measured with this value"),
+        "many": Setting(64, "measured with this value"),
+        "few": Setting(128, "measured with this value"),
+        "very few": Setting(128, "measured with this value"),
     },
     "weight": {
         "many": Setting(0.5, "measured: a teacher lowers the loss by 0.005"),

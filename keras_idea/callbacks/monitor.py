@@ -230,7 +230,7 @@ class _Units:
             values = np.where(active, values, -np.inf)
             rank = values.argsort(axis=-1, kind="stable").argsort(axis=-1)
             below = active.shape[-1] - 1 - rank  # 0: the most important
-            ranked = 255 - (254 * below) // max(width - 1, 1)
+            ranked = np.maximum(255 - (254 * below) // max(width - 1, 1), 1)
             levels = _some(np.where(active, ranked, 0))
             order = np.argsort(-values, axis=-1, kind="stable")
             top = np.zeros(values.shape, bool)
