@@ -17,13 +17,16 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_ffns, find_groups
 from keras_idea.groups.kinds import KINDS, NEURONS
 from keras_idea.keras_private.layers import is_built, student_of
-from keras_idea.methods.probe import Probe
-from keras_idea.step.pruner import own_variables
+from keras_idea.keras_private.optimizer_variables import as_int, innermost
+from keras_idea.methods.learned_mask import MaskLearner
+from keras_idea.step.pruner import own_variables, pruner_of
 from keras_idea.step.replicas import scope_of
 from keras_idea.surgery.checks import is_pruned
 from keras_idea.surgery.narrow_in_place import narrow_whole
 from keras_idea.surgery.own_config import warn_of_stuck
-from keras_idea.surgery.probes import attach_probes, detach_probes
+
+#: Begins the names of what `LearnedMask` has learned so far.
+_LEARNED = "learned/"
 
 
 def state_arrays(model: keras.Model) -> list[tuple[str, Callable[[], np.ndarray]]]:
@@ -72,16 +75,14 @@ def state_bytes(model: keras.Model) -> int:
 def state_facts(model: keras.Model) -> dict:
     """What must be known of a model besides its arrays, as JSON holds it.
 
-    Of each FFN its width at first and now, and the probe of a pruning method; of each
-    attention layer that was pruned its place and its heads at first and now; and the
-    class of the optimizer, with how it accumulates gradients.
+    Of each FFN its width at first and now; of each attention layer that was pruned its
+    place and its heads at first and now; and the class of the optimizer, with how it
+    accumulates gradients.
     """
     ffns = [
         {
             "full_dim": ffn.full_dim,
             "hidden_dim": ffn.hidden_dim,
-            "probe": ffn.state.probe
-            and keras.saving.serialize_keras_object(ffn.state.probe),
         }
         for ffn in find_ffns(model)
     ]
@@ -130,11 +131,12 @@ def restore_state(
         [(ffn, _first(ffn, width)) for ffn, width in widths if width < ffn.hidden_dim],
     )
     warn_of_stuck(stuck)
-    _restore_probes(model, ffns, facts)
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and not optimizer.built:
         with scope_of(model):
             optimizer.build(model.trainable_variables)
+    learned = [read(name) for name in sorted(shapes) if name.startswith(_LEARNED)]
+    shapes = {n: s for n, s in shapes.items() if not n.startswith(_LEARNED)}
     named, other = _named(model, {key: ffn for key, (ffn, _) in others.items()}), None
     if optimizer is not None:
         known = facts.get("accumulation")
@@ -148,6 +150,9 @@ def restore_state(
         ffn.state.full_dim = saved["full_dim"]
     if other is not None:
         other.finish()
+    if learned:
+        inner = innermost(optimizer)
+        MaskLearner.restored[inner] = as_int(inner.iterations), learned
 
 
 def _was_as_wide(ffn: FFN, full_dim: int) -> bool:
@@ -204,15 +209,20 @@ def _named(
     model: keras.Model, others: Mapping[tuple[str, int], FFN] | None = None
 ) -> list[tuple[str, keras.Variable]]:
     """Every variable by its name, with those of `others`; None: of the pruned ones."""
+    optimizer = getattr(model, "optimizer", None)
+    pruner = None if optimizer is None else pruner_of(optimizer)
+    learner = None if pruner is None else pruner.learner
+    # A kernel whose mask is being learned holds a draw of it, times its weights.
+    whole = {} if learner is None else {k: w for k, (_, w) in learner.weights.items()}
     # Not the teacher's: it is not trained, and may be the larger one.
     named = [
-        (f"model/{place:05d}/{variable.name}", variable)
+        (f"model/{place:05d}/{variable.name}", whole.get(id(variable), variable))
         for place, variable in enumerate(student_of(model).variables)
     ]
     named += [
         (f"neurons/{place:05d}/{variable.name}", variable)
         for place, ffn in enumerate(find_ffns(model))
-        if not ffn.masks_itself and ffn.built
+        if not ffn.holds_state and ffn.built
         for variable in ffn.state.variables_of_neurons
     ]
     others = _pruned_others(model) if others is None else others
@@ -221,41 +231,15 @@ def _named(
         for (kind, place), ffn in others.items()
         for variable in ffn.state.variables_of_neurons
     ]
-    optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and optimizer.built:
         named += [
             (f"optimizer/{place:05d}", variable)
             for place, variable in enumerate(own_variables(optimizer))
         ]
+    if learner is not None:
+        learned = enumerate(learner.learned)
+        named += [(f"{_LEARNED}{place:05d}", v) for place, v in learned]
     return named
-
-
-def _restore_probes(model: keras.Model, ffns: list[FFN], facts: dict) -> None:
-    if any(ffn.state.probe is not None for ffn in ffns):
-        detach_probes(model, ffns)
-    pairs = [
-        (ffn, _probe_of(saved["probe"]))
-        for ffn, saved in zip(ffns, facts["ffns"], strict=True)
-        if saved["probe"] is not None
-    ]
-    if pairs:
-        attach_probes(model, pairs)
-
-
-def _probe_of(config: dict) -> Probe:
-    """The probe that a config describes; nothing else is made of one."""
-    try:
-        probe = keras.saving.deserialize_keras_object(config, safe_mode=True)
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(
-            f"The checkpoint's probe cannot be made: {error}"
-        ) from error
-    if not isinstance(probe, Probe):
-        raise ArgumentError(
-            "The checkpoint's probe must be one of a pruning method. Received: "
-            f"{type(probe).__name__}."
-        )
-    return probe
 
 
 def _check_same_kind(model: keras.Model, facts: dict) -> None:
@@ -284,7 +268,7 @@ def _check_same_kind(model: keras.Model, facts: dict) -> None:
 
 def _check_known(facts: dict) -> None:
     ffns = facts.get("ffns")
-    names = ("full_dim", "hidden_dim", "probe")
+    names = ("full_dim", "hidden_dim")
     if not isinstance(ffns, list) or not all(
         isinstance(ffn, dict) and set(names) <= set(ffn) and _are_widths(ffn)
         for ffn in ffns
