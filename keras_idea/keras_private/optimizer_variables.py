@@ -127,12 +127,6 @@ def accumulated_gradient(
     return optimizer._accumulated_gradients[index]
 
 
-def gradient_sums(part: keras.Optimizer) -> list[keras.Variable]:
-    """The variables of all `accumulated_gradient`s; empty if it accumulates none."""
-    sums = vars(part).get("_accumulated_gradients") or []
-    return [variable for variable in sums if variable is not None]
-
-
 def track_variable(optimizer: keras.Optimizer, variable: keras.Variable) -> None:
     """Takes back a variable that `add_variable` made and `untrack` took away."""
     optimizer._track_variable(variable)

@@ -14,8 +14,7 @@ import numpy as np
 
 from keras_idea import methods, processes
 from keras_idea.callbacks import IdeaPruneCallback
-from keras_idea.callbacks.checkpoint.files import CheckpointFiles
-from keras_idea.callbacks.checkpoint.restoring import restore_model
+from keras_idea.callbacks.checkpoint.state import newest, restore_model
 from keras_idea.errors import (
     ConfigError,
     ExportRefused,
@@ -198,10 +197,10 @@ def _method(run: Run, model: keras.Model) -> str | methods.Method:
 def _on_one_device(run: Run) -> keras.Model:
     """The trained model of a mesh, whole on one device, from its last checkpoint."""
     with processes.alone():
-        saved = CheckpointFiles(run.folder.checkpoints(NARROW)).newest()
-        if saved is not None and saved.step == run.timeline.total:
+        saved = newest(run.folder.checkpoints(NARROW))
+        if saved is not None and saved.facts["step"] == run.timeline.total:
             model = run.models.wide()
-            restore_model(saved, model)
+            restore_model(model, saved)
             return model
     raise RunFolderError(
         "The last checkpoint, from which the trained model is put together, is damaged."
