@@ -23,9 +23,7 @@ FAULTS = (
         _PRUNER,
         "            self._step(self._of_active(grads, known), trainable_variables)\n",
         "            self._step(self._of_active(grads, known), trainable_variables)\n"
-        "            renewal = (\n"
-        "                [gradients.sensitivities(ffn) for ffn in ffns],\n"
-        "                gradients.ends, gradients.ended)\n",
+        "            fresh = [gradients.sensitivities(ffn) for ffn in ffns]\n",
     ),
     Fault(
         "only the first slot is sliced",

@@ -191,13 +191,6 @@ MODELS = [
     ),
     (
         ArgumentError,
-        "channels",
-        conv,
-        fitted(by_targets(targets=CHANNELS, method="learned_mask")),
-        "sgd",
-    ),
-    (
-        ArgumentError,
         "by unit",
         conv,
         fitted(by_targets(targets=CHANNELS, method=Sensitivity(row_reduce="max"))),
@@ -212,7 +205,7 @@ MODELS = [
     ),
     (
         ArgumentError,
-        "grouped",
+        "data",
         m.heads,
         fitted(by_targets(targets=HEADS, method="activation")),
         "sgd",

@@ -15,7 +15,6 @@ OTHERS = {
     "functional/width.py": {"NotImplementedError"},
     "hub/importer.py": {"NotImplementedError", "KeyError"},
     "methods/method.py": {"NotImplementedError"},
-    "methods/probe.py": {"NotImplementedError"},
     "processes.py": {"ValueError"},
 }
 

@@ -23,13 +23,12 @@ from keras_idea.files import replacing
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.keras_private.jax_processes import gathered
 from keras_idea.keras_private.layers import is_built, student_of
-from keras_idea.keras_private.optimizer_variables import parts
-from keras_idea.methods.probe import Probe
-from keras_idea.step.pruner import end_pruning, own_variables
+from keras_idea.keras_private.optimizer_variables import as_int, innermost, parts
+from keras_idea.methods.learned_mask import MaskLearner
+from keras_idea.step.pruner import end_pruning, own_variables, pruner_of
 from keras_idea.step.replicas import scope_of
 from keras_idea.surgery.narrow_in_place import narrow_whole
 from keras_idea.surgery.own_config import warn_of_stuck
-from keras_idea.surgery.probes import attach_probes, detach_probes
 
 # The entry of the header that holds the facts.
 _FACTS = "keras_idea"
@@ -143,8 +142,6 @@ def model_state(
                 "place": place,
                 "full_dim": group.full_dim,
                 "hidden_dim": group.hidden_dim,
-                "probe": group.state.probe
-                and keras.saving.serialize_keras_object(group.state.probe),
             }
             for (kind, place), group in groups.items()
         ],
@@ -187,7 +184,6 @@ def restore_model(model: keras.Model, saved: Saved) -> None:
     ]
     # Whichever units: what they hold is read below.
     warn_of_stuck(narrow_whole(model, [(g, _first(g, width)) for g, width in widths]))
-    _restore_probes(model, [(every[key], one) for key, one in groups.items()])
     if optimizer is not None and not optimizer.built:
         with scope_of(model):
             optimizer.build(model.trainable_variables)
@@ -197,6 +193,10 @@ def restore_model(model: keras.Model, saved: Saved) -> None:
         variable.assign(saved.array(name))
     for key, one in groups.items():
         every[key].state.full_dim = one["full_dim"]
+    learned = list(saved.arrays("learned/").values())
+    if learned:
+        step = as_int(innermost(optimizer).iterations)
+        MaskLearner.restored[innermost(optimizer)] = step, learned
 
 
 def _groups(model: keras.Model) -> dict[tuple[str, int], FFN]:
@@ -231,15 +231,21 @@ def _variables(
     model: keras.Model, groups: Mapping[tuple[str, int], FFN]
 ) -> dict[str, keras.Variable]:
     """Every variable to save, by a name that does not depend on the process."""
+    optimizer = getattr(model, "optimizer", None)
+    pruner = pruner_of(optimizer)
+    learner = None if pruner is None else pruner.learner
+    # A kernel whose mask is being learned holds a draw of it, times its weights.
+    whole = {} if learner is None else {k: w for k, (_, w) in learner.weights.items()}
     # Not the teacher's: it is not trained, and may be the larger one.
-    variables = list(student_of(model).variables)
+    variables = [whole.get(id(v), v) for v in student_of(model).variables]
     named = {f"model/{i:05d}/{v.name}": v for i, v in enumerate(variables)}
     known = set(map(id, variables))
     for (kind, place), group in groups.items():
         for variable in group.state.variables_of_neurons:
             if id(variable) not in known:
                 named[f"{kind}/{place:05d}/{variable.name}"] = variable
-    optimizer = getattr(model, "optimizer", None)
+    if learner is not None:
+        named |= {f"learned/{i:05d}": v for i, v in enumerate(learner.learned)}
     if optimizer is not None and optimizer.built:
         own = enumerate(own_variables(optimizer))
         named |= {f"optimizer/{place:05d}": variable for place, variable in own}
@@ -269,20 +275,3 @@ def _check_shapes(variables: Mapping[str, keras.Variable], saved: Saved) -> None
                 f"{there.get(name)} there and {here.get(name)} here (None: no such "
                 "variable). Make and compile the model as it was."
             )
-
-
-def _restore_probes(
-    model: keras.Model, groups: Sequence[tuple[FFN, dict[str, Any]]]
-) -> None:
-    ffns = [ffn for ffn, _ in groups]
-    if any(ffn.state.probe is not None for ffn in ffns):
-        detach_probes(model, ffns)
-    pairs = []
-    for ffn, one in groups:
-        if one["probe"] is not None:
-            probe = keras.saving.deserialize_keras_object(one["probe"], safe_mode=True)
-            if not isinstance(probe, Probe):
-                raise CheckpointError("The checkpoint's probe is not a probe.")
-            pairs.append((ffn, probe))
-    if pairs:
-        attach_probes(model, pairs)

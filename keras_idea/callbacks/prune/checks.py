@@ -156,13 +156,6 @@ def verify(model: keras.Model, run: PruningRun, idle: bool = False) -> None:
 
 def _verify_track(track: Track, steps: int, seen: int, run: PruningRun) -> None:
     ffn, due = track.ffn, track.schedule.full_dim
-    probe = ffn.state.probe
-    if probe is not None and probe.steps != steps:
-        raise PruningStopped(
-            f"The pruning method counted {probe.steps} backward passes through "
-            f"{ffn.name} in {steps} optimizer steps. Call each FFN once per step, on "
-            "the way to the loss."
-        )
     if track.scheduled and seen:
         due = track.schedule(steps)
         scores = ops.convert_to_numpy(ffn.scores)
@@ -180,7 +173,7 @@ def _verify_track(track: Track, steps: int, seen: int, run: PruningRun) -> None:
             f"{ffn.name} should have {due} {ffn.units} after {steps} steps, and has "
             f"{ffn.width}: the optimizer's steps do not reach it."
         )
-    if track.zeroes and seen and _has_revived(ffn):
+    if seen and _has_revived(ffn):
         raise PruningStopped(
             f"Pruned {ffn.units} of {ffn.name} have weights again: another optimizer "
             "or callback changes them. Leave it out (`groups`), or remove what does."

@@ -66,10 +66,10 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             `optimizer.iterations` counts them since the optimizer was made. Required.
         prune_steps: int >= 1. Steps from full width to the target. Required.
         method: str or `Method`. How neurons are chosen: "sensitivity", "magnitude",
-            "random", "activation", "learned_mask" or an object of `keras_idea.methods`.
-            "random" and "activation" prune all at once after `begin_step`;
-            "learned_mask" learns for `prune_steps` steps, then prunes. Defaults to
-            "sensitivity".
+            "random", "learned_mask" or an object of `keras_idea.methods`, such as
+            `Activation(data)`. "random" and `Activation` prune all at once after
+            `begin_step`; "learned_mask" learns for `prune_steps` steps, then prunes.
+            Defaults to "sensitivity".
         compact: str. When the model is narrowed. "end": when pruning is done.
             "progressive": at milestones too, at most 8 (on eager torch 64). "off":
             never, so the model stays masked. Defaults to "end".
@@ -172,12 +172,23 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         found = find_groups(model)
         end_pruning(model, found)  # of a fit that an exception has ended
         targets = plan_targets(self, model, found)
-        self._run = PruningRun(self, model, targets, found, self._pruner)
+        self._run = PruningRun(self, model, targets, self._pruner)
         self._pruner, self._logs = self._run.pruner, self._run.logs()
         self._count(0)
 
+    def on_test_begin(self, logs: dict | None = None) -> None:
+        """Evaluates the deterministic masks, if masks are being learned."""
+        if self._run is not None:
+            self._run.show_masks(self.model, deterministic=True)
+
+    def on_test_end(self, logs: dict | None = None) -> None:
+        """Goes back to the masks to train by."""
+        if self._run is not None:
+            self._run.show_masks(self.model, deterministic=False)
+
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Reads the optimizer's step once: for each batch it would cost time."""
+        self.on_test_end()
         self._count(0)
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
@@ -198,12 +209,12 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         before, self._logs = self._logs, run.logs()
         if self._logs != before:
             forget_best(self)  # its weights are of another width
-        if logs is None:
-            return
+        logs = {} if logs is None else logs
         logs.update(self._logs)
         if not hasattr(innermost(model.optimizer), "optimizers"):
             rate = keras.ops.convert_to_numpy(model.optimizer.learning_rate)
             logs.setdefault("learning_rate", float(rate))
+        self.on_test_begin()  # for files that later callbacks write
 
     def on_train_end(self, logs: dict | None = None) -> None:
         """Ends pruning, with the masks of the last step.

@@ -6,14 +6,15 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 
-from keras_idea.callbacks.prune.measuring import Measuring
+from keras_idea.callbacks.prune.deciding import check_method, decide
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.budget import plain_parameters
 from keras_idea.finding.find import FFN
 from keras_idea.functional.milestones import narrowing_steps, stored_width
 from keras_idea.groups.kinds import KINDS, NEURONS
 from keras_idea.keras_private.callbacks import warn_user
-from keras_idea.keras_private.optimizer_variables import as_int
+from keras_idea.keras_private.optimizer_variables import as_int, innermost
+from keras_idea.methods.learned_mask import MaskLearner
 from keras_idea.signals import held_back
 from keras_idea.step.pruner import NeuronPruner
 from keras_idea.step.track import Track
@@ -31,7 +32,6 @@ class PruningRun:
         prune: IdeaPruneCallback. Its settings.
         model: keras.Model. It is compiled, built and in sync.
         targets: list of (`FFN` handle, units to keep in it).
-        found: list of all `FFN` handles of the model.
         pruner: the pruner of the last run or None. Its compiled step is used again if
             it fits.
 
@@ -47,7 +47,6 @@ class PruningRun:
         prune: Any,
         model: keras.Model,
         targets: Sequence[tuple[FFN, int]],
-        found: Sequence[FFN],
         pruner: NeuronPruner | None = None,
     ) -> None:
         self._method = method = prune.method
@@ -65,14 +64,14 @@ class PruningRun:
             schedule = method.width_schedule(*widths)
             track = Track(ffn, target, schedule, ffn.width, scheduled=scheduled)
             self.tracks.append(track)
-        self._measuring = Measuring(method, self.tracks, span, found)
+        self._work = [(t.ffn, t.target_dim) for t in self.tracks if t.has_work]
+        self._learner: MaskLearner | None = None
         self._actions: list[tuple[int, _Action]] = []
         self._wide = self._sizes(model)
         eager = keras.backend.backend() == "torch" and not model.jit_compile
         narrowings = self._narrowing_steps(prune, eager)
-        self._has_work = any(track.has_work for track in self.tracks)
         # A model that stays masked is scored to the end.
-        if self._has_work or narrowings or prune.compact == "off":
+        if self._work or narrowings or prune.compact == "off":
             self._begin(model, narrowings)
         else:
             self.pruner = None
@@ -105,8 +104,6 @@ class PruningRun:
     @held_back()
     def end(self, model: keras.Model) -> bool:
         """Leaves the masks as they are; returns whether all was done."""
-        # In this order: the train function that the pruner keeps has no probes in it.
-        self._measuring.end(model)
         self._rest(model)
         done = not self._narrowings_left
         self._actions = []
@@ -134,13 +131,17 @@ class PruningRun:
         """Checks what can fail, and gets everything ready."""
         actions: list[tuple[int, _Action]] = []
         decision = self._method.decision_step(*self._span)
-        if decision is None:
-            self._measuring.end(model)  # of a run that an exception has ended
-        else:
-            if self._measuring.begin(model, self.start):
-                actions.append((self._method.probe_step(*self._span), self._measure))
-            if self._has_work:
-                actions.append((decision, self._decide))
+        if decision is not None and self._work:
+            check_method(self._method, model, self._work)
+            self._learner = self._method.learner(self._work, *self._span)
+            if self._learner is not None:
+                if self.start >= decision:
+                    raise ArgumentError(
+                        f"Method {self._method.name!r} learns up to step {decision}, "
+                        f"and this run begins at step {self.start}. Begin later."
+                    )
+                actions.append((self._span[0], self._learn))
+            actions.append((decision, self._decide))
         actions += [(step, self._narrow) for step in narrowings]
         self._actions = sorted(actions, key=lambda entry: entry[0])
         self._prune(model)
@@ -160,26 +161,41 @@ class PruningRun:
             self.pruner.detach(model)
         self.at_work = False
 
-    def _measure(self, model: keras.Model, step: int) -> None:
-        planned = self._method.probe_step(*self._span)
-        if step > max(planned, self.start):
-            raise ArgumentError(
-                f"Method '{self._method.name}' measures from step {planned} on, and "
-                f"an execution of several steps ends at {step}. Set another begin_step,"
-                " or steps_per_execution=1."
-            )
-        if self.start > planned:
+    def show_masks(self, model: keras.Model, deterministic: bool) -> None:
+        """Shows the masks that are being learned, or draws those to train by.
+
+        `deterministic`: as they would be at the end, for an evaluation or a file.
+        """
+        if self._learner is None or not self._learner.begun:
+            return
+        if deterministic:
+            self._learner.show()
+        else:
+            self._learner.draw(as_int(innermost(model.optimizer).iterations))
+
+    def _learn(self, model: keras.Model, step: int) -> None:
+        self._rest(model)
+        learner = self._learner
+        self.pruner = NeuronPruner(self.tracks, self._method, learner)
+        self.pruner.attach(model)
+        self.at_work = True
+        if step > self._span[0] and learner and not learner.continues:
             warn_user(
-                f"Method '{self._method.name}' was to measure from step {planned} on, "
-                f"and begins at step {step}, so it decides by less. Resume from a "
-                "`keras_idea.Checkpoint`."
+                f"The masks were to be learned from step {self._span[0]} on, and "
+                f"nothing is known of them at step {step}. Resume from a "
+                "`keras_idea.Checkpoint`, or set a later begin_step."
             )
-        self._measuring.attach(model, step)
-        # There is nothing measured yet to decide by.
+        # Nothing is learned yet to decide by.
         self._actions = [(max(due, step + 1), act) for due, act in self._actions]
 
     def _decide(self, model: keras.Model, step: int) -> None:
-        self._measuring.decide(model)
+        if self._learner is None:
+            decide(self._method, model, self._work)
+            return
+        learned, self._learner = self._learner.decide(), None
+        self._rest(model)  # which gives the kernels back
+        decide(self._method, model, self._work, learned)
+        self._prune(model)
 
     @held_back()
     def _narrow(self, model: keras.Model, step: int) -> None:
