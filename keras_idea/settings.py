@@ -380,7 +380,7 @@ def _how_narrow(
     reason = f"{end.parameters:,} of {start.parameters:,} parameters stay"
     settings = {name: known, "kept": Setting(numbers_kept, reason)}
     settings["round_to"] = rounding
-    sees_all = all(g.shows_hidden or not KINDS[g.kind].probed for g in groups)
+    sees_all = all(g.weights.shown_by or g.kind != NEURONS for g in groups)
     return settings, end.parameters, max(n for _, n in widths), sees_all
 
 

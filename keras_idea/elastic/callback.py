@@ -11,7 +11,7 @@ from keras_idea.elastic.sliced import sliced
 from keras_idea.elastic.widths import FULL, Sample, Width, check_sample, check_widths
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import find_groups
-from keras_idea.keras_private.callbacks import peers
+from keras_idea.keras_private.callbacks import forget_best, peers
 from keras_idea.keras_private.layers import student_of
 from keras_idea.keras_private.optimizer_variables import as_int, innermost
 from keras_idea.step.pruner import end_pruning
@@ -151,7 +151,7 @@ class ElasticCallback(keras.callbacks.Callback):
             # float16 skips steps, so the count of batches may run ahead.
             if as_int(innermost(model.optimizer).iterations) >= self.begin_step:
                 if self._run.begin(model):
-                    self._forget_best_weights()
+                    forget_best(self)  # of weights in the old order
         if self._run.begun:
             self._run.prepare(step, max(1, self._stride // self._count.per_step))
 
@@ -165,9 +165,3 @@ class ElasticCallback(keras.callbacks.Callback):
         if self._run is not None:
             self._run.end(self.model)
             self._run = None
-
-    def _forget_best_weights(self) -> None:
-        """Has `EarlyStopping` forget weights of before the neurons were sorted."""
-        for peer in peers(self):
-            if isinstance(peer, keras.callbacks.EarlyStopping):
-                peer.best_weights = None

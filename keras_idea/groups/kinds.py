@@ -27,7 +27,6 @@ class Kind:
         width: str. What the number of active units is called: "FFN width".
         short: str. The same where there is little room.
         rounded: bool. Whether `round_to` applies.
-        probed: bool. Whether a unit has one activation, which methods can look at.
         by_readers: bool. Whether the kernels that read a unit rank it: a normalization
             rescales a convolution's output, so its own kernel's size means nothing.
     """
@@ -39,7 +38,6 @@ class Kind:
     width: str
     short: str
     rounded: bool = False
-    probed: bool = False
     by_readers: bool = False
 
     @property
@@ -64,7 +62,6 @@ KINDS: dict[KindName, Kind] = {
             width="FFN width",
             short="FFN width",
             rounded=True,
-            probed=True,
         ),
         # Key/value heads, each with its query heads.
         Kind(
@@ -119,8 +116,8 @@ class Group(Protocol):
         """The layers that are called on the units; empty likewise."""
 
     @property
-    def probed(self) -> keras.layers.Layer | None:
-        """The one layer that shows each unit's activation to a probe, or None."""
+    def shown_by(self) -> keras.layers.Layer | None:
+        """The one layer that is called on the units' activations, or None."""
 
     @property
     def reader_bias(self) -> keras.Variable | None:

@@ -11,7 +11,6 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_groups
-from keras_idea.groups.kinds import KINDS
 from keras_idea.groups.state import Scoring
 from keras_idea.keras_private.models import compile_arguments
 from keras_idea.methods.calibration import (
@@ -25,7 +24,6 @@ from keras_idea.methods.method import Method
 from keras_idea.step.pruner import NeuronPruner
 from keras_idea.step.track import only_scored
 from keras_idea.surgery.compact import narrowed
-from keras_idea.surgery.probes import check_probes
 
 
 def inputs_of(data: Any) -> Any:
@@ -49,13 +47,8 @@ def unit_importance(
 ) -> list[Any]:
     """Returns the importance of each unit, in the shape of each group's mask.
 
-    Raises if the hidden activations of experts cannot be read, or if the method ranks
-    nothing outside training.
+    Raises if the method ranks nothing outside training.
     """
-    if method.reads_hidden:
-        # Key/value heads have another statistic.
-        seen = [g for g in groups if KINDS[g.kind].probed or KINDS[g.kind].by_readers]
-        check_probes(seen, None, method.name)
     samples = None
     if data is not None:
         samples = Calibration(inputs_of(data), num_samples, batch_size)
