@@ -43,10 +43,6 @@ class CheckpointError(KerasIdeaError, ValueError):
     """A checkpoint that cannot be used; says what to do about it."""
 
 
-class FormatError(CheckpointError):
-    """A checkpoint of an earlier version of the package, which is not damaged."""
-
-
 class DiskError(KerasIdeaError, OSError):
     """A disk that is full or cannot be written; names the folder and what to do."""
 

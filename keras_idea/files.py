@@ -12,7 +12,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import IO, Any
 
 from keras_idea.errors import ArgumentError, DiskError, KerasIdeaError
@@ -160,8 +160,8 @@ def _in_the_way(path: pathlib.Path, folders: list[pathlib.Path]) -> str:
     return ""
 
 
-def json_digest(value: Any, algorithm: Callable[..., Any] = hashlib.sha256) -> str:
-    """A hexadecimal digest of a JSON-serializable value, the same on every machine.
+def json_digest(value: Any) -> str:
+    """A hexadecimal SHA-256 of a JSON-serializable value, the same on every machine.
 
     Dicts with the same entries are equal in any order, tuples equal lists, and NumPy
     integers are taken as integers.
@@ -171,7 +171,7 @@ def json_digest(value: Any, algorithm: Callable[..., Any] = hashlib.sha256) -> s
     True
     """
     text = json.dumps(value, sort_keys=True, default=operator.index)
-    return algorithm(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _flush_all(path: pathlib.Path) -> None:
@@ -197,26 +197,6 @@ def _move(new: pathlib.Path, target: pathlib.Path, room: pathlib.Path) -> None:
 
 # Of a file system that cannot reserve room.
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
-
-
-def check_room(folder: str | os.PathLike, needed: int, what: str, cure: str) -> None:
-    """Raises `DiskError` if a disk has fewer free bytes than are needed.
-
-    Args:
-        folder: path of the folder, which need not exist.
-        needed: int, bytes.
-        what: str, what is to be written: "a checkpoint".
-        cure: str, a sentence that says what to do.
-
-    Example:
-    >>> check_room("demo", 1000, "a file", "Free space on that disk.")
-    """
-    free = _free_bytes(folder)
-    if free < needed:
-        raise DiskError(
-            f"The disk has no room for {what}. Received: folder={str(folder)!r}, with "
-            f"{_megabytes(free)} free of the {_megabytes(needed)} needed. {cure}"
-        )
 
 
 def reserve(folder: str | os.PathLike, size: int) -> None:

@@ -27,3 +27,17 @@ def devices_started() -> bool:
     """Whether jax has computed something, so that no process can be joined any more."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     return bridge is not None and bridge.backends_are_initialized()
+
+
+def gathered(value: Any) -> Any:
+    """Returns the whole of an array whose parts lie in several processes.
+
+    All of them must call it. What a process holds whole is returned as it is.
+    """
+    if getattr(value, "is_fully_addressable", True):
+        return value
+    if value.is_fully_replicated:
+        return value.addressable_data(0)
+    from jax.experimental import multihost_utils
+
+    return multihost_utils.process_allgather(value, tiled=True)

@@ -174,7 +174,7 @@ class Optimizer(Table):
     weight_decay: _Rate = _key(0.01, "weight decay")
     global_clipnorm: _Positive | None = _key(None, "the most norm of all gradients")
     gradient_accumulation_steps: _Count = _key(
-        1, "splits the batch of a step into parts: less memory", may_change=True
+        1, "splits the batch of a step into parts: less memory"
     )
 
 
@@ -185,7 +185,6 @@ class Distillation(Table):
     temperature: _Positive = _key(1.0, "divides the logits of both models")
     weight: _Fraction = _key(0.5, "the teacher's share of the loss")
     top_k: _Count | None = _key(None, "only the teacher's most likely tokens")
-    features: bool = _key(False, "also compares the output of each block")
 
 
 class Pruning(Table):
