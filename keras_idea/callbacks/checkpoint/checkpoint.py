@@ -21,7 +21,6 @@ from keras_idea.callbacks.checkpoint.keras_callbacks import (
 )
 from keras_idea.callbacks.checkpoint.model_state import (
     state_arrays,
-    state_bytes,
     state_facts,
 )
 from keras_idea.callbacks.checkpoint.restoring import (
@@ -33,7 +32,7 @@ from keras_idea.callbacks.checkpoint.restoring import (
     restore_model,
 )
 from keras_idea.errors import CheckpointError
-from keras_idea.files import check_folder, check_room, writing
+from keras_idea.files import check_folder
 from keras_idea.keras_private.callbacks import (
     begin_with,
     fit_under_way,
@@ -85,13 +84,6 @@ def set_random_state(state: Mapping[str, np.ndarray]) -> None:
                 torch.cuda.set_rng_state(device, i)
 
 
-_CURE = (
-    "Free space on that disk, or make the folder writable, and run the same command or "
-    "program again: with `restore(model)`, which `keras-idea train` calls, it resumes "
-    "from the last checkpoint."
-)
-
-
 def _is_finite(model: keras.Model, logs: Mapping[str, float]) -> bool:
     """Whether an epoch's loss is finite, and what its last step has made."""
     return bool(np.all(np.isfinite(logs.get("loss", 0.0)))) and all(
@@ -135,8 +127,8 @@ class Checkpoint(keras.callbacks.Callback):
     add to the same folder, but `restore` returns the epochs of the last one only. Give
     each stage of a run its own `Checkpoint` and folder.
 
-    A checkpoint that cannot be written stops the run with a `DiskError`, as does a disk
-    with too little room when training begins. The earlier checkpoints stay intact.
+    A checkpoint that cannot be written stops the run with an `OSError`. The earlier
+    checkpoints stay intact.
 
     Args:
         folder: path. The folder of the checkpoints, one per run. A relative path
@@ -156,7 +148,7 @@ class Checkpoint(keras.callbacks.Callback):
             When `fit` begins: if the callbacks are in the wrong order.
         CheckpointError: When `fit` begins or later, if the folder holds checkpoints of
             another run.
-        DiskError: If a checkpoint cannot be written, or if there is no room for one.
+        OSError: If a checkpoint cannot be written.
 
     Example:
     >>> checkpoint = Checkpoint("runs/mine/checkpoints", identity={"seed": 0})
@@ -194,8 +186,6 @@ class Checkpoint(keras.callbacks.Callback):
         self.identity = check_identity({} if identity is None else identity)
         #: dict of log name to list, a number an epoch, of the whole run.
         self.history: dict[str, list[float]] = {}
-        #: int, bytes that must stay free for what the run writes at its end.
-        self.reserve = 0
         self._files = CheckpointFiles(folder, keep)
         # The names of checkpoints that this object has written or restored.
         self._known_names: set[str] = set()
@@ -250,8 +240,7 @@ class Checkpoint(keras.callbacks.Callback):
         # Not when the first epoch begins: see `initial_epoch` in keras_private.
         check_order(self, self.stateful.values())
         self._check_folder()
-        with writing("The folder of the checkpoints", self._files.folder, _CURE):
-            processes.from_first(self._files.prepare)
+        processes.from_first(self._files.prepare)
         (done, optimizer), self._done = self._done, (0, None)
         if optimizer is not self.model.optimizer:
             done = 0  # compiled since: the stage that begins is a new one
@@ -262,8 +251,6 @@ class Checkpoint(keras.callbacks.Callback):
                 "Pass what `restore` returned as `initial_epoch`."
             )
             begin_with(self.model, done)
-        if self._epochs is None or max(initial_epoch(), done) < self._epochs:
-            self._check_room(state_bytes(self.model))
         if self._companions is not None:
             put_back(self, *self._companions)
             self._companions = None
@@ -345,14 +332,10 @@ class Checkpoint(keras.callbacks.Callback):
             "callbacks": callbacks,
             "model": state_facts(model),
         }
-        size = sum(array.nbytes for array in further.values())
-        self._check_room(state_bytes(model) + size)
         arrays = state_arrays(model)
         arrays += [(n, functools.partial(np.asarray, a)) for n, a in further.items()]
-        what = f"The checkpoint after epoch {done}"
-        with writing(what, self._files.folder, _CURE):
-            step = as_int(model.optimizer.iterations)
-            self._known_names.add(self._files.write(step, arrays, facts))
+        step = as_int(model.optimizer.iterations)
+        self._known_names.add(self._files.write(step, arrays, facts))
 
     def _check_folder(self) -> None:
         """Rejects a folder that another run has written to, or writes to now."""
@@ -369,13 +352,6 @@ class Checkpoint(keras.callbacks.Callback):
                 )
 
         processes.from_first(check)
-
-    def _check_room(self, size: int) -> None:
-        folder, needed = self._files.folder, size + self.reserve
-        what = "a checkpoint"
-        if self.reserve:
-            what += " and the results of the run"
-        processes.from_first(lambda: check_room(folder, needed, what, _CURE))
 
     def _further_arrays(
         self, state: dict[str, np.ndarray], weights: dict[str, np.ndarray]

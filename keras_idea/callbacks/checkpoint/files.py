@@ -17,8 +17,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from keras_idea import processes
-from keras_idea.errors import CheckpointError, FormatError
-from keras_idea.files import TEMPORARY, json_digest, locked, replacing
+from keras_idea.errors import CheckpointError
+from keras_idea.files import TEMPORARY, json_digest, replacing
 
 # What a process says of its files, until the manifest is written.
 _PART = "part-"
@@ -161,10 +161,10 @@ def verified_manifest(folder: pathlib.Path, files: bool = True) -> dict:
     """Reads a manifest, if it and every file that it names are as they were written.
 
     With `files=False` the files are not read. Else a `CheckpointError` says what is
-    damaged, a `FormatError` that an earlier version of the package has written it.
+    damaged.
     """
     manifest = _read(folder)
-    _check_format(folder, manifest.get("format"))
+    _check_format(manifest.get("format"))
     _check_entries(manifest)
     for name, expected in manifest["files"].items() if files else ():
         path = folder / name
@@ -202,13 +202,7 @@ def _read(folder: pathlib.Path) -> dict:
     return manifest
 
 
-def _check_format(folder: pathlib.Path, saved_format: object) -> None:
-    if saved_format == 1:
-        raise FormatError(
-            f"The checkpoint {folder.name} has format 1, of an earlier version of "
-            f"keras_idea, and this one reads {FORMAT}. Finish the run with the version "
-            "that began it, or begin again in another folder."
-        )
+def _check_format(saved_format: object) -> None:
     if saved_format != FORMAT:
         raise CheckpointError(
             f"its format is {saved_format}, and this version of the package reads "
@@ -234,7 +228,6 @@ def _check_entries(manifest: dict) -> None:
         raise CheckpointError(f"{NAME} is not one that this package has written.")
 
 
-_LOCK = ".lock"
 # A checkpoint's place in the order of writing, and its step. Earlier versions of the
 # package wrote the step alone.
 _NAME = re.compile(r"(?:checkpoint-(\d+)-)?step-(\d+)(?:-[0-9a-f]+)?")
@@ -314,7 +307,6 @@ class CheckpointFiles:
 
             def make() -> str:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                self._lock(stack)
                 # What a killed process has left unfinished.
                 for path in self.folder.glob(f"{TEMPORARY}*"):
                     shutil.rmtree(path, ignore_errors=True)
@@ -330,7 +322,7 @@ class CheckpointFiles:
         """The newest checkpoint that is whole; None if there is none at all.
 
         Damaged ones are passed over with a warning; if all are, it is a
-        `CheckpointError`. One of an earlier version of the package is a `FormatError`.
+        `CheckpointError`.
         """
         name = processes.from_first(self._newest_name)
         if name is None:
@@ -346,8 +338,6 @@ class CheckpointFiles:
             try:
                 verified_manifest(self.folder / name)
                 return name
-            except FormatError:
-                raise
             except CheckpointError as error:
                 reasons.append(f"of {name} {error}")
                 warnings.warn(
@@ -360,17 +350,6 @@ class CheckpointFiles:
                 "Restore one from a copy, or delete that folder to begin again."
             )
         return None
-
-    def _lock(self, stack: contextlib.ExitStack) -> None:
-        """Else what another writer has not finished would be taken for a leftover."""
-        try:
-            stack.enter_context(locked(self.folder / _LOCK))
-        except BlockingIOError as error:
-            raise CheckpointError(
-                "Another process is writing to this folder of checkpoints. Received: "
-                f"folder={str(self.folder)!r}, held by {error}. Use another folder, or "
-                "end one of the two runs."
-            ) from None
 
 
 def _remove(folder: pathlib.Path) -> None:

@@ -1,6 +1,5 @@
 """All of a model that training changes: taken apart into arrays, and put back."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -56,17 +55,6 @@ def _own_pieces(variable: keras.Variable) -> Iterator[tuple[list[int], Any]]:
     for shard in variable.value.addressable_shards:
         if shard.replica_id == 0:
             yield [place.start or 0 for place in shard.index], shard.data
-
-
-def state_bytes(model: keras.Model) -> int:
-    """Bytes of the arrays of `state_arrays`, of all processes; none is read.
-
-    Without those of an optimizer that is not built yet: Keras on tensorflow builds it
-    in the first step.
-    """
-    return sum(
-        math.prod(v.shape) * np.dtype(v.dtype).itemsize for _, v in _named(model)
-    )
 
 
 def state_facts(model: keras.Model) -> dict:

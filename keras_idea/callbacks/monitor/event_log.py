@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from keras_idea import processes
-from keras_idea.files import writing
 from keras_idea.validation import require
 
 #: What the tab "Custom Scalars" shows: charts, and regular expressions of their tags.
@@ -59,14 +58,13 @@ class EventLog:
         # File names have a resolution of one second: without an ending of its own, a
         # second writer in the folder would write into the file of the first.
         make = tensorboardx().SummaryWriter
-        with writing("The TensorBoard log", folder, "Set `log_dir` to another folder."):
-            self._writer = make(
-                os.fspath(folder),
-                purge_step=start + 1,
-                flush_secs=10,
-                write_to_disk=processes.is_first(),
-                filename_suffix=f".{os.getpid()}.{next(_numbers):04}{_FILE_END}",
-            )
+        self._writer = make(
+            os.fspath(folder),
+            purge_step=start + 1,
+            flush_secs=10,
+            write_to_disk=processes.is_first(),
+            filename_suffix=f".{os.getpid()}.{next(_numbers):04}{_FILE_END}",
+        )
         charts = {
             category: {title: ["Multiline", tags] for title, tags in charts.items()}
             for category, charts in DASHBOARD.items()

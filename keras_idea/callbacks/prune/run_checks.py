@@ -40,7 +40,6 @@ from keras_idea.surgery.optimizer_state import check_carriable
 from keras_idea.surgery.own_config import warn_of_stuck
 from keras_idea.surgery.proof import prove
 from keras_idea.surgery.width_in_code import check_width_in_code, stuck_blocks
-from keras_idea.validation import multiples_beside
 
 
 def has_variables(model: keras.Model) -> bool:
@@ -153,12 +152,10 @@ def _check_parts(targets: list[tuple[FFN, int]]) -> None:
     for ffn, target in targets:
         parts = ffn.device_parts
         if target % parts:
-            keep = multiples_beside(target, parts)
             raise ArgumentError(
                 f"A target must be a multiple of {parts}, the devices that share the "
                 f"{ffn.units} of {ffn.name}. Received: a target that keeps "
-                f"{target}. Keep {keep} (for neurons, round_to={parts} with a fraction "
-                "does)."
+                f"{target}. Give a multiple, or a fraction with round_to={parts}."
             )
 
 

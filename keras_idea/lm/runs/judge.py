@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from keras_idea.errors import ConfigError, EvaluationError, ExportRefused
+from keras_idea.errors import ArgumentError, ConfigError, ExportRefused
 from keras_idea.hub.families import needs_start
 from keras_idea.hub.family import NUM_BYTES
 from keras_idea.hub.inputs import token_inputs
@@ -42,10 +42,10 @@ def load_judged(path: str | os.PathLike, length: int | None = None) -> LoadedMod
     try:
         model: Any = load_run(path, purpose="evaluate")
     except ExportRefused as error:
-        raise EvaluationError(str(error)) from error
+        raise ArgumentError(str(error)) from error
     vocabulary, window_start = vocabulary_of(model), None
     if vocabulary is None:
-        raise EvaluationError(
+        raise ArgumentError(
             f"The model in {str(path)!r} has no tokenizer. Save it with its "
             "preprocessor, by `lm.save_to_preset`."
         )
@@ -71,7 +71,7 @@ def judge_text(
     """Measures the perplexity of a text: a file or folder, or "stdlib"."""
     ids = judged.vocabulary.encode(whole_text(source))
     if len(ids) < 2:
-        raise EvaluationError(f"{str(source)!r} has no 2 tokens. Give more text.")
+        raise ArgumentError(f"{str(source)!r} has no 2 tokens. Give more text.")
     sizes, start = judged.vocabulary.token_bytes, judged.window_start
     return perplexity(judged.scorer, ids, sizes, stride, start_id=start)
 
@@ -80,7 +80,7 @@ def whole_text(source: str | os.PathLike) -> str:
     """The text of a file, a folder or "stdlib"."""
     files = find_files(source)
     if sum(file.stat().st_size for file in files.values()) > _MOST_BYTES:
-        raise EvaluationError(
+        raise ArgumentError(
             f"{str(source)!r} has more than {_MOST_BYTES:,} bytes. Give a part of it."
         )
     return "".join(documents(files.values()))

@@ -7,6 +7,7 @@ import platform
 import keras
 import numpy as np
 
+from keras_idea.files import replacing
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.report.picture import draw_run
 from keras_idea.lm.report.table import ResultRow, to_json, to_markdown
@@ -25,7 +26,7 @@ def write_results(run: Run, narrow: keras.Model) -> list[ResultRow]:
     folder, timeline = run.folder, run.timeline
     teacher = _teacher_row(run)
     rows = ([] if teacher is None else [teacher]) + _rows(run, narrow)
-    with folder.replacing("run.png") as path:
+    with replacing(folder.path / "run.png") as path:
         draw_run(
             path,
             list(run.curves.values()),

@@ -16,13 +16,8 @@ from keras_idea import methods, processes
 from keras_idea.callbacks import IdeaPruneCallback
 from keras_idea.callbacks.checkpoint.files import CheckpointFiles
 from keras_idea.callbacks.checkpoint.restoring import restore_model
-from keras_idea.errors import (
-    ConfigError,
-    ExportRefused,
-    RunFolderError,
-    TrainingDiverged,
-)
-from keras_idea.files import reserve, weights_bytes
+from keras_idea.errors import ConfigError, ExportRefused, PruningStopped
+from keras_idea.files import replacing, reserve, weights_bytes
 from keras_idea.finding.find import find_groups
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm import distribution as devices
@@ -40,7 +35,7 @@ from keras_idea.surgery import compact
 from keras_idea.validation import plural, require
 
 # Packages that write the results: checked before hours of training.
-_PACKAGES = ("matplotlib", "tomli_w")
+_PACKAGES = ("filelock", "matplotlib", "tomli_w")
 # More passes over a text add little (Muennighoff et al., 2023, arXiv:2305.16264).
 _PASSES = 4
 
@@ -167,7 +162,7 @@ def _train_and_prune(run: Run) -> keras.Model | None:
         # HDF5 ends the whole process if the disk is full.
         variables = [*narrow[0].variables, *narrow[0].optimizer.variables]
         size = sum(int(np.prod(v.shape)) for v in variables)
-        with run.folder.replacing(run.models.saved_as) as path:
+        with replacing(run.folder.path / run.models.saved_as) as path:
             reserve(run.folder.path, weights_bytes(size, len(variables)))
             run.models.save(narrow[0], path)
         print(f"The narrow model is saved: {run.folder.shown}/{run.models.saved_as}")
@@ -195,13 +190,12 @@ def _method(run: Run, model: keras.Model) -> str | methods.Method:
 
 def _on_one_device(run: Run) -> keras.Model:
     """The trained model of a mesh, whole on one device, from its last checkpoint."""
-    with processes.alone():
-        saved = CheckpointFiles(run.folder.checkpoints(NARROW)).newest()
-        if saved is not None and saved.step == run.timeline.total:
-            model = run.models.wide()
-            restore_model(saved, model)
-            return model
-    raise RunFolderError(
+    saved = CheckpointFiles(run.folder.checkpoints(NARROW)).newest()
+    if saved is not None and saved.step == run.timeline.total:
+        model = run.models.wide()
+        restore_model(saved, model)
+        return model
+    raise ConfigError(
         "The last checkpoint, from which the trained model is put together, is damaged."
         " Give the same command again; it resumes from the one before."
     )
@@ -211,7 +205,7 @@ def _check_pruned(model: keras.Model, sizes: Sizes) -> None:
     kept = sizes.by_kind()
     for group in find_groups(model, list(kept)):
         if group.width != kept[group.kind]:
-            raise TrainingDiverged(
+            raise PruningStopped(
                 f"Pruning did not finish: {group.name} has {group.width} {group.units},"
                 f" not {kept[group.kind]}. mixed_float16 skips steps whose gradients "
                 'overflow: raise `recover_steps`, or use "mixed_bfloat16".'
@@ -228,9 +222,8 @@ def _train_from_scratch(run: Run) -> None:
 
 def _finish(run: Run, narrow: keras.Model | None) -> list[ResultRow]:
     assert narrow is not None
-    with processes.alone():
-        rows = write_results(run, narrow)
-        run.folder.remove_checkpoints()
+    rows = write_results(run, narrow)
+    run.folder.remove_checkpoints()
     return rows
 
 

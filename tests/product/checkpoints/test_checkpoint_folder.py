@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.errors import CheckpointError, DiskError
+from keras_idea.errors import CheckpointError
 from tests.support.full_disk import full_disk
 from tests.support.helpers import residual_model, to_numpy
 
@@ -81,23 +81,6 @@ def test_a_relative_folder_stays_where_it_was(data, tmp_path, monkeypatch):
     assert checkpoint.restore(made()) == 2
 
 
-@pytest.mark.parametrize(
-    "folder, reason",
-    [
-        ("file", "'.*file' is a file"),
-        ("a\0b", "it holds a NUL character"),
-        ("new/" + "a" * 300, "a name in it is longer than 255 bytes"),
-    ],
-)
-def test_a_folder_that_cannot_be(tmp_path, monkeypatch, folder, reason):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(
-        ValueError, match=f"`folder` must be .* a folder: {reason}. Rec"
-    ):
-        ki.Checkpoint(folder)
-
-
 class TestRoom:
     def test_a_checkpoint_that_cannot_be_written_ends_the_run(self, data, tmp_path):
         model, checkpoint = made(), ki.Checkpoint(tmp_path)
@@ -108,11 +91,7 @@ class TestRoom:
 
         filled = keras.callbacks.LambdaCallback(on_epoch_end=limit)
         with contextlib.ExitStack() as stack:
-            with pytest.raises(
-                DiskError,
-                match="The checkpoint after epoch 2 cannot be written: .*File too large"
-                ".* Received: folder='.*', with .* MB free. Free space",
-            ):
+            with pytest.raises(OSError, match="File too large"):
                 model.fit(*data, epochs=3, callbacks=[filled, checkpoint], **FIT)
         assert steps(tmp_path) == [2] and len(list(tmp_path.iterdir())) == 1
         assert ki.Checkpoint(tmp_path).restore(made()) == 1

@@ -58,19 +58,6 @@ def test_the_newest_is_the_last_one_written(tmp_path):
     assert saved(tmp_path) == [(3, 1), (4, 1)] and again.newest().facts == {"try": 2}
 
 
-def test_of_two_writers_at_once_one_is_rejected(tmp_path):
-    """Else it would take what the other has not finished for a leftover."""
-    one, other = CheckpointFiles(tmp_path), CheckpointFiles(tmp_path)
-
-    def meanwhile():
-        with pytest.raises(CheckpointError, match="held by process [0-9]+ on"):
-            other.write(4, lazily(ARRAYS), {})
-        return np.ones(1)
-
-    one.write(4, [("a", meanwhile)], {})
-    assert saved(tmp_path) == [(1, 4)] and one.newest().array("a") == 1
-
-
 def flip_a_byte(path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
