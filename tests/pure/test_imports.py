@@ -20,7 +20,6 @@ FLOORS = [
     {"processes", "functional", "plot"},
     {"groups", "schedules"},
     {"layers", "methods", "hub"},
-    {"models"},
     {"finding"},
     {"settings"},
     {"step"},

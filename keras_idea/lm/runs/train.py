@@ -20,6 +20,7 @@ from keras_idea.errors import ConfigError, ExportRefused, PruningStopped
 from keras_idea.files import replacing, reserve, weights_bytes
 from keras_idea.finding.find import find_groups
 from keras_idea.hub.inputs import token_inputs
+from keras_idea.keras_private.layers import all_layers
 from keras_idea.lm import distribution as devices
 from keras_idea.lm.export.load import load_run
 from keras_idea.lm.report.table import ResultRow
@@ -28,9 +29,8 @@ from keras_idea.lm.runs.fitting import Run, fit
 from keras_idea.lm.runs.folder import RunFolder, check_places
 from keras_idea.lm.runs.judge import vocabulary_of
 from keras_idea.lm.runs.models import run_models
-from keras_idea.lm.runs.results import NARROW, SCRATCH, write_results
+from keras_idea.lm.runs.results import NARROW, SAVED_AS, SCRATCH, write_results
 from keras_idea.lm.runs.sizes import Sizes, make_timeline
-from keras_idea.models.decoder import compute_in
 from keras_idea.surgery import compact
 from keras_idea.validation import plural, require
 
@@ -157,15 +157,17 @@ def _train_and_prune(run: Run) -> keras.Model | None:
 
     def save() -> None:
         trained = model if run.distribution is None else _on_one_device(run)
+        narrow.append(compact(trained))
         # KerasHub 0.32 cannot read a preset in mixed precision.
-        narrow.append(compute_in(compact(trained), "float32"))
+        for layer in all_layers(narrow[0]):
+            layer.dtype_policy = "float32"
         # HDF5 ends the whole process if the disk is full.
         variables = [*narrow[0].variables, *narrow[0].optimizer.variables]
         size = sum(int(np.prod(v.shape)) for v in variables)
-        with replacing(run.folder.path / run.models.saved_as) as path:
+        with replacing(run.folder.path / SAVED_AS) as path:
             reserve(run.folder.path, weights_bytes(size, len(variables)))
             run.models.save(narrow[0], path)
-        print(f"The narrow model is saved: {run.folder.shown}/{run.models.saved_as}")
+        print(f"The narrow model is saved: {run.folder.shown}/{SAVED_AS}")
 
     processes.from_first(save)
     return narrow[0] if narrow else None

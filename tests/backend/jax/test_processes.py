@@ -1,11 +1,8 @@
 """Two processes exchange texts, results and errors."""
 
-import os
-import socket
-import subprocess
-import sys
-
 import pytest
+
+from tests.backend.jax.test_mesh import end, start
 
 TALK = """
 import pytest
@@ -40,22 +37,6 @@ with pytest.raises((ValueError, RuntimeError), match="no value"):
 
 
 @pytest.mark.daily()
-def test_two_processes():
-    with socket.socket() as found:
-        found.bind(("localhost", 0))
-        address = f"localhost:{found.getsockname()[1]}"
-    names = {"JOB_ADDRESSES": address, "NUM_PROCESSES": "2"}
-    started = []
-    for number in "01":
-        told = {**names, "PROCESS_ID": number}
-        told = {f"KERAS_DISTRIBUTION_{name}": value for name, value in told.items()}
-        started.append(
-            subprocess.Popen(
-                [sys.executable, "-c", TALK],
-                env={**os.environ, "PYTHONPATH": os.getcwd(), **told},
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-    errors = [process.communicate(timeout=300)[1] for process in started]
-    assert [process.returncode for process in started] == [0, 0], errors
+def test_two_processes(tmp_path):
+    ended = end(start(tmp_path, 2, program=("-c", TALK)))
+    assert [status for status, _ in ended] == [0, 0], ended

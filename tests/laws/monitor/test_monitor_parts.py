@@ -10,7 +10,7 @@ from keras_idea.finding.work_count import (
     multiply_adds,
 )
 from keras_idea.functional.counts import train_flops
-from keras_idea.models import DecoderConfig, decoder
+from tests.support.tiny_decoder import DecoderConfig, decoder
 
 
 def means(losses):
