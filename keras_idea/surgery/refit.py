@@ -130,7 +130,7 @@ def carry_out_and_refit(
     + \lambda s \lVert W' - W_K \rVert^2$$
 
     `H` is what the reader's kernel `W` is multiplied with (of a convolution, what it
-    covers at each place; see `patches`), `K` are the rows that stay; see `refit_rows`.
+    covers at each place), `K` are the rows that stay; see `refit_rows`.
     A bias of the reader is fitted too, without a penalty. `lambda` is chosen by the
     error on every fourth sample, which is held out. Nothing is compiled. Of a
     functional model each layer is called once on the data, and once more for each
