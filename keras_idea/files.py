@@ -9,7 +9,7 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from keras_idea.errors import ArgumentError
@@ -78,22 +78,24 @@ def check_folder(name: str, value: Any) -> pathlib.Path:
     """Returns the absolute path of a folder, because a run may change its directory.
 
     Raises:
-        ArgumentError: If `value` is not a path.
+        ArgumentError: If `value` is not a path, or the path of a file.
 
     Example:
     >>> check_folder("folder", 3)
     Traceback (most recent call last):
     keras_idea.errors.ArgumentError: `folder` must be the path of a folder. ...
     """
-    if not isinstance(value, (str, pathlib.PurePath)) or not str(value):
-        raise ArgumentError(
-            f"`{name}` must be the path of a folder. Received: {name}={value!r}."
-        )
-    return pathlib.Path(os.path.abspath(value))
+    if isinstance(value, (str, pathlib.PurePath)) and str(value):
+        path = pathlib.Path(os.path.abspath(value))
+        if path.is_dir() or not path.exists():
+            return path
+    raise ArgumentError(
+        f"`{name}` must be the path of a folder. Received: {name}={value!r}."
+    )
 
 
-def json_digest(value: Any, algorithm: Callable[..., Any] = hashlib.sha256) -> str:
-    """Returns a hexadecimal digest of a JSON value, equal on every machine.
+def json_digest(value: Any) -> str:
+    """Returns a hexadecimal SHA-256 of a JSON value, equal on every machine.
 
     The order of a dict's entries does not matter; tuples equal lists, and NumPy
     integers equal integers.
@@ -103,7 +105,7 @@ def json_digest(value: Any, algorithm: Callable[..., Any] = hashlib.sha256) -> s
     True
     """
     text = json.dumps(value, sort_keys=True, default=operator.index)
-    return algorithm(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _flush_all(path: pathlib.Path) -> None:

@@ -132,6 +132,20 @@ def on_each(make: Callable[[], T]) -> T:
     return made
 
 
+def gathered(value: Any) -> Any:
+    """Returns the whole of an array that may be spread over the processes.
+
+    All of them must call it. An array that this process holds is returned unchanged.
+    """
+    if getattr(value, "is_fully_addressable", True):
+        return value
+    if value.is_fully_replicated:
+        return value.addressable_data(0)
+    from jax.experimental.multihost_utils import process_allgather
+
+    return process_allgather(value, tiled=True)
+
+
 def check_same(facts: dict[str, Any]) -> None:
     """Rejects processes that differ in a fact, or in the versions of their packages.
 

@@ -34,6 +34,8 @@ from keras_idea.methods import Method
 `IdeaPruneCallback(method=...)`, `ki.shrink` and `ki.search` take a name, or an object of
 a subclass of `ki.methods.Method`. The names are "sensitivity" (the paper's method),
 "activation", "magnitude", "random" and, for the callback alone, "learned_mask".
+"activation" needs data: pass them to `shrink`, or `ki.methods.Activation(data)` to the
+callback.
 
 The method only ranks the neurons. The callback narrows the model, keeps the optimizer
 state, logs and checks.

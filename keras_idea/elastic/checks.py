@@ -11,7 +11,6 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_ffns
 from keras_idea.groups.kinds import NEURONS
 from keras_idea.hub.rebuild import check_plain
-from keras_idea.keras_private.call_context import call_without_values
 from keras_idea.keras_private.callbacks import warn_user
 from keras_idea.keras_private.layers import (
     all_layers,
@@ -21,6 +20,7 @@ from keras_idea.keras_private.layers import (
 )
 from keras_idea.keras_private.models import compile_arguments
 from keras_idea.keras_private.read_instead import rematerialized
+from keras_idea.keras_private.symbolic import call_without_values
 from keras_idea.step.replicas import replicas_of, scope_of
 from keras_idea.surgery.checks import (
     check_backbones,

@@ -35,7 +35,6 @@ def matrices(model: keras.Model) -> list[keras.Variable]:
         for variable in model.trainable_variables
         if len(variable.shape) > 1
         and not variable.name.endswith("bias")
-        and not getattr(variable, "overwrite_with_gradient", False)
         and (variable.name != "embeddings" or id(variable) in logits)
     ]
 

@@ -27,7 +27,6 @@ class Kind:
         width: str. What the number of active units is called: "FFN width".
         short: str. The same where there is little room.
         rounded: bool. Whether `round_to` applies.
-        probed: bool. Whether a unit has one activation, which methods can look at.
         least: float. The least share that a search keeps by default.
         height: float. Height of a heat map, relative to that of neurons.
         by_readers: bool. Whether what reads a unit ranks it, and not what makes it: in
@@ -41,7 +40,6 @@ class Kind:
     width: str
     short: str
     rounded: bool = False
-    probed: bool = False
     least: float = 0.3
     height: float = 0.5
     by_readers: bool = False
@@ -68,7 +66,6 @@ KINDS: dict[KindName, Kind] = {
             width="FFN width",
             short="FFN width",
             rounded=True,
-            probed=True,
             height=1.0,
         ),
         # Key/value heads, each with its query heads.
@@ -124,8 +121,8 @@ class Group(Protocol):
         """The layers that are called on the units; empty likewise."""
 
     @property
-    def probed(self) -> keras.layers.Layer | None:
-        """The one layer that shows each unit's activation to a probe, or None."""
+    def shown_by(self) -> keras.layers.Layer | None:
+        """The one layer that is called on the units' activations, or None."""
 
     @property
     def reader_bias(self) -> keras.Variable | None:

@@ -125,15 +125,6 @@ def remember(callback: keras.callbacks.Callback, state: dict[str, Any]) -> None:
             setattr(callback, name, state[name])
 
 
-def begin_with(model: keras.Model, epoch: int | None) -> None:
-    """Sets the epoch with which the `fit` under way begins, in `on_train_begin`.
-
-    It overrules `initial_epoch` in this and later calls of `fit`, until it is called
-    with None.
-    """
-    model._initial_epoch = epoch
-
-
 # The last one's frames are those of functions that a scope is around.
 _INSIDE = ("keras_idea", "keras", "keras_hub", "contextlib")
 

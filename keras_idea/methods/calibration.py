@@ -150,8 +150,7 @@ def check_callable(model: keras.layers.Layer) -> None:
     if not has_call(model):
         raise ArgumentError(
             f"Model '{model.name}' has no `call`, so a pruning method cannot run it on "
-            "`data`. Use method='sensitivity', or 'activation' without `data` and "
-            "`refit`; or give the model a `call`."
+            "`data`. Use method='sensitivity', or give the model a `call`."
         )
 
 

@@ -4,7 +4,7 @@ import abc
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -12,11 +12,11 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.groups.channel_operations import channel_axis
-from keras_idea.groups.kinds import KINDS
-from keras_idea.keras_private.call_context import mask_of
-from keras_idea.keras_private.layers import first_argument, stored_kernel
+from keras_idea.groups.kinds import KINDS, KV_GROUPS
+from keras_idea.keras_private.layers import first_argument, mask_of, stored_kernel
 from keras_idea.keras_private.models import instead
 from keras_idea.keras_private.resumed import PassEnd
+from keras_idea.layers.ffn import FFNLayer
 from keras_idea.typing import Tensor
 
 #: Sums over the samples of a batch, and how many were summed.
@@ -66,7 +66,7 @@ class Capture(abc.ABC):
             raise ArgumentError(
                 f"The data have the padding masks {', '.join(masks)}, and the path of "
                 f"{self.name} does not tell which is its own. Use "
-                "method='sensitivity', or 'activation' without data."
+                "method='sensitivity'."
             )
         return mine[0]
 
@@ -198,39 +198,50 @@ class KernelCapture(Capture):
         self.keep(self.statistic(self.read(inputs), None))
 
 
-class FFNCapture(Capture):
-    """A probe."""
-
-    built, variables = True, ()
+class HiddenCapture(Capture):
+    """Captures the hidden activations of an FFN, which one layer is called on."""
 
     def __init__(self, ffn: Any, statistic: HiddenStatistic) -> None:
         super().__init__(ffn.name, ffn.layer.path)
-        self.ffn, self.statistic = ffn, statistic
+        self.reader, self.statistic = ffn.weights.shown_by, statistic
+
+    def looking(self) -> contextlib.AbstractContextManager[None]:
+        """Context manager: records the layer's calls while it is active."""
+        if isinstance(self.reader, FFNLayer):
+            return self._looking_inside(self.reader)
+        return _around(self.reader, before=lambda x: self._see(x, mask_of(x)))
 
     @contextlib.contextmanager
-    def looking(self) -> Iterator[None]:
-        """Context manager: is the FFN's probe while it is active."""
-        present = self.ffn.state.probe
-        self.ffn.set_probe(self)
-        try:
-            yield
-        finally:
-            self.ffn.set_probe(present)
+    def _looking_inside(self, layer: FFNLayer) -> Iterator[None]:
+        masks: list[Any] = [None]
+        project = layer.project
 
-    def tap(
-        self, activations: Tensor, training: bool = True, mask: Tensor | None = None
-    ) -> Tensor:
-        """The activations unchanged; see `Probe`."""
-        self.keep(self.statistic(activations, self.token_mask(mask, activations)))
-        return activations
+        def watched(hidden: Tensor, axes: Sequence[Any]) -> Tensor:
+            self._see(ops.reshape(hidden, (*axes, hidden.shape[-1])), masks[-1])
+            return project(hidden, axes)
+
+        with (
+            _around(layer, before=lambda x: masks.append(mask_of(x))),
+            instead(layer, "project", watched),
+        ):
+            yield
+
+    def _see(self, hidden: Tensor, mask: Tensor | None) -> None:
+        self.keep(self.statistic(hidden, self.token_mask(mask, hidden)))
 
 
 def capture_of(group: Any, statistic: HiddenStatistic) -> Capture:
-    """What looks at the activations of a group's units."""
-    kind = KINDS[group.kind]
-    if kind.by_readers:
+    """Returns the capture of the activations of a group's units."""
+    if KINDS[group.kind].by_readers:
         return ChannelsCapture(group, statistic)
-    return (FFNCapture if kind.probed else HeadsCapture)(group, statistic)
+    if group.kind == KV_GROUPS:
+        return HeadsCapture(group, statistic)
+    if group.weights.shown_by is None:
+        raise ArgumentError(
+            f"The hidden activations of {group.name} are the input of no single layer, "
+            "so they cannot be measured. Use method='sensitivity', or leave it out."
+        )
+    return HiddenCapture(group, statistic)
 
 
 def _around(

@@ -72,7 +72,7 @@ def how_narrow(model: keras.Model, target: Any, situation: Situation) -> HowNarr
     reason = f"{end.parameters:,} of {start.parameters:,} parameters stay"
     settings = {name: known, "kept": given(kept, reason), "round_to": rounding}
     widest = max(n for _, n in widths)
-    seen = all(g.shows_hidden or not KINDS[g.kind].probed for g in groups)
+    seen = all(g.weights.shown_by or g.kind != NEURONS for g in groups)
     return HowNarrow(settings, end.parameters, widest, can_refit=seen)
 
 

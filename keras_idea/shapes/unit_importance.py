@@ -9,7 +9,6 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_groups
-from keras_idea.groups.kinds import KINDS
 from keras_idea.groups.state import Scoring
 from keras_idea.keras_private.models import compile_arguments
 from keras_idea.methods.calibration import Calibration, calling, tell
@@ -23,7 +22,6 @@ from keras_idea.shapes.samples import (
 from keras_idea.step.pruner import NeuronPruner
 from keras_idea.step.track import only_scored
 from keras_idea.surgery.compact import narrowed
-from keras_idea.surgery.probes import check_probes
 
 
 def unit_importance(
@@ -36,13 +34,8 @@ def unit_importance(
 ) -> list[Any]:
     """One number a unit, shaped as the mask of each group: the larger, the better.
 
-    Refuses experts whose hidden activations cannot be seen, and a method that ranks
-    nothing outside training.
+    Refuses a method that ranks nothing outside training.
     """
-    if method.reads_hidden:
-        # Heads have a statistic of their own.
-        seen = [g for g in groups if KINDS[g.kind].probed or KINDS[g.kind].by_readers]
-        check_probes(seen, None, method.name)
     samples = None
     if data is not None:
         samples = Calibration(inputs_of(data), num_samples, batch_size)

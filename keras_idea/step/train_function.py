@@ -1,7 +1,6 @@
 """Makes train functions again; each is tied to the variables it was made for."""
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
@@ -10,7 +9,6 @@ import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import find_groups
-from keras_idea.keras_private.call_context import in_train_step
 from keras_idea.keras_private.callbacks import fit_under_way
 from keras_idea.keras_private.layers import has_call, sublayers
 from keras_idea.keras_private.models import (
@@ -44,25 +42,6 @@ def swap_train_function(
     if model.train_function is None and present is not None:
         make_train_function(model, known)
     return compiled, present
-
-
-def mark_train_step(model: keras.Model) -> None:
-    """Has `is_training` know a model's train step, until `unmark_train_step`.
-
-    Train functions that are made from then on are of the marked one.
-    """
-    unmark_train_step(model)
-    model.train_step = functools.partial(in_train_step, model.train_step)
-
-
-def unmark_train_step(model: keras.Model) -> None:
-    """Undoes `mark_train_step`, if it was called."""
-    step = vars(model).get("train_step")
-    if isinstance(step, functools.partial) and step.func is in_train_step:
-        del model.train_step
-        (original,) = step.args
-        if original != model.train_step:  # it was the object's own
-            model.train_step = original
 
 
 def wait_for_gradients(

@@ -104,7 +104,7 @@ def readers_of(groups: Sequence[FFN]) -> list[Reader]:
 
 def _reader(group: FFN) -> Reader:
     """What reads neurons or heads."""
-    if KINDS[group.kind].probed and not group.shows_hidden:
+    if group.kind == NEURONS and group.weights.shown_by is None:
         raise ArgumentError(
             f"refit=True needs the hidden activations of {group.name}, which no "
             "single layer is called on (experts, or several layers that read "

@@ -23,7 +23,7 @@ from keras_idea.methods.calibration import Calibration, Passes, captured
 from keras_idea.methods.captures import Sums
 from keras_idea.methods.method import Decision
 from keras_idea.signals import held_back
-from keras_idea.surgery.probes import carry_out_decision
+from keras_idea.step.row_ops import zero_rows
 from keras_idea.surgery.readers import Reader, readers_of
 from keras_idea.typing import Tensor
 
@@ -167,6 +167,18 @@ def carry_out_and_refit(
             for group, _ in decisions:
                 if id(group) in of_group:
                     carry_out_decision(group, of_group[id(group)])
+
+
+@held_back()
+def carry_out_decision(ffn: FFN, decision: Decision) -> None:
+    """Masks all neurons of an FFN but those decided for, in place."""
+    if decision.scale is not None:
+        for cut in ffn.outgoing_cuts():
+            value = cut.variable.value
+            scale = ops.convert_to_tensor(decision.scale, value.dtype)
+            cut.variable.assign(value * cut.spread(scale, 1))
+    ffn.state.set_mask(decision.mask)
+    zero_rows(ffn.cuts(), ffn.state.mask.value)
 
 
 @contextlib.contextmanager

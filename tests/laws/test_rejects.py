@@ -201,13 +201,6 @@ MODELS = [
     ),
     (
         ArgumentError,
-        "channels",
-        conv,
-        fitted(by_targets(targets=CHANNELS, method="learned_mask")),
-        "sgd",
-    ),
-    (
-        ArgumentError,
         "by unit",
         conv,
         fitted(by_targets(targets=CHANNELS, method=Sensitivity(row_reduce="max"))),
@@ -222,7 +215,7 @@ MODELS = [
     ),
     (
         ArgumentError,
-        "grouped",
+        "data",
         m.heads,
         fitted(by_targets(targets=HEADS, method="activation")),
         "sgd",

@@ -28,7 +28,6 @@ LIMITS = {
     "keras_idea/lm/report": 370,
     "keras_idea/lm/runs": 2_500,
     "keras_idea/methods": 1_900,
-    "keras_idea/models": 1_010,
     "keras_idea/schedules": 360,
     "keras_idea/settings": 690,
     "keras_idea/shapes": 1_840,

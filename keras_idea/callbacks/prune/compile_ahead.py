@@ -82,8 +82,9 @@ class CompileAhead:
     def advance(self, model: keras.Model) -> None:
         """Begins with the next program, if `ready`; the model's state is in sync."""
         step, widths, last = self._milestones.pop(0)
-        if any(ffn.state.probe is not None for ffn, _ in widths):
-            return  # this step holds probes, and the next one will not
+        pruner = pruner_of(model.optimizer)
+        if pruner is not None and pruner.learner is not None:
+            return  # this step learns masks, and the next one will not
         self._begun.add(step)
         try:
             program = _narrow_step(model, widths, self._data, pruning=not last)

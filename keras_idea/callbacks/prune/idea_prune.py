@@ -79,10 +79,10 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             `optimizer.iterations` counts them since the optimizer was made. Required.
         prune_steps: int >= 1. Steps from full width to the target. Required.
         method: str or `Method`. How neurons are chosen: "sensitivity", "magnitude",
-            "random", "activation", "learned_mask" or an object of `keras_idea.methods`.
-            "random" and "activation" prune all at once after `begin_step`;
-            "learned_mask" learns for `prune_steps` steps, then prunes. Defaults to
-            "sensitivity".
+            "random", "learned_mask" or an object of `keras_idea.methods`, such as
+            `Activation(data)`. "random" and `Activation` prune all at once after
+            `begin_step`; "learned_mask" learns for `prune_steps` steps, then prunes.
+            Defaults to "sensitivity".
         compact: str. When the model is narrowed. "end": when pruning is done.
             "progressive": at milestones too, at most 8 (on eager torch 64). "off":
             never, so the model stays masked. Defaults to "end".
@@ -238,7 +238,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         if not tracing:  # else the epoch has begun, with its callbacks
             self._count_epoch(model)
         span = (self.begin_step, self.prune_steps, self.update_every)
-        session = Session(self.method, targets, *span, found, self._last)
+        session = Session(self.method, targets, *span, self._last)
         eager = keras.backend.backend() == "torch" and not model.jit_compile
         session.plan_narrowing(
             self.compact, start, eager, should_compile_ahead(self.compile_ahead)
@@ -253,8 +253,19 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         # A model that stays masked is scored to the end, after a kill too.
         session.begin(model, start, tracing)
 
+    def on_test_begin(self, logs: dict | None = None) -> None:
+        """Evaluates the deterministic masks, if masks are being learned."""
+        if self._session is not None and self._session.learns:
+            self._session.show_masks(self.model, deterministic=True)
+
+    def on_test_end(self, logs: dict | None = None) -> None:
+        """Goes back to the masks to train by."""
+        if self._session is not None and self._session.learns:
+            self._session.show_masks(self.model, deterministic=False)
+
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Reads the optimizer's step once: for each batch it would cost time."""
+        self.on_test_end()
         self._count_epoch(self.model)
         self._batches = 0
         if self._session is not None:
@@ -300,6 +311,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             rate = self._rate.at_end(self._batches)
             if rate is not None:  # Keras's callbacks that set it tell it themselves
                 logs.setdefault("learning_rate", rate)
+        self.on_test_begin()  # for files that later callbacks write
 
     def on_train_end(self, logs: dict | None = None) -> None:
         """Ends pruning, with the masks of the last step.

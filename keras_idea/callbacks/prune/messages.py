@@ -180,8 +180,7 @@ class Narrowed:
         """Prints, when a fit ends, which FFNs hold pruned neurons as zeros."""
         if not verbose or not processes.is_first():
             return
-        stock = [ffn for ffn in self._ffns if not ffn.masks_itself]
-        masked = [ffn for ffn in stock if ffn.width < ffn.hidden_dim]
+        masked = [ffn for ffn in self._ffns if ffn.width < ffn.hidden_dim]
         if masked:
             widths = _by_kind(masked, lambda ffn: ffn.hidden_dim)
             active = _by_kind(masked, lambda ffn: ffn.width)

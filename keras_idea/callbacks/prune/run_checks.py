@@ -248,15 +248,6 @@ def _check_trained(model: keras.Model, idle: bool) -> None:
 
 def _check_track(track: Track, steps: int, steps_seen: int) -> None:
     ffn, schedule = track.ffn, track.schedule
-    probe = ffn.state.probe
-    if probe is not None and probe.steps != steps:
-        raise PruningStopped(
-            f"The pruning method counted {probe.steps} backward passes through "
-            f"{ffn.name} in {steps} optimizer steps, so what it measured is wrong. For "
-            "such a method an FFN must be called exactly once in a step and lie on the "
-            "way to the loss, and a custom train step must not clip or scale its "
-            "gradients."
-        )
     if not track.scheduled or not steps_seen:
         return
     due, width = schedule(steps), ffn.width

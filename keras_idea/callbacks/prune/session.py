@@ -8,7 +8,7 @@ from typing import TypeAlias
 import keras
 
 from keras_idea.callbacks.prune.compile_ahead import CompileAhead
-from keras_idea.callbacks.prune.measuring import Measuring
+from keras_idea.callbacks.prune.deciding import check_method, decide
 from keras_idea.callbacks.prune.narrowing import (
     milestones_to_come,
     narrow,
@@ -20,6 +20,8 @@ from keras_idea.functional.importance import memory_steps
 from keras_idea.functional.milestones import Compact
 from keras_idea.groups.kinds import KINDS, NEURONS
 from keras_idea.keras_private.callbacks import warn_user
+from keras_idea.keras_private.optimizer_variables import as_int, innermost
+from keras_idea.methods.learned_mask import MaskLearner
 from keras_idea.methods.method import Method
 from keras_idea.signals import held_back
 from keras_idea.step.pruner import NeuronPruner
@@ -88,7 +90,7 @@ class Session:
     """One method at work on the FFNs of one model, from step to step.
 
     Whatever happens between two steps stands on one agenda: the pruner rests and goes
-    on, the method begins to measure and decides, the model becomes narrower.
+    on, masks begin to be learned, the method decides, the model becomes narrower.
 
     Args:
         method: a `keras_idea.methods.Method`.
@@ -96,7 +98,6 @@ class Session:
         begin_step: int, the last optimizer step at full width.
         prune_steps: int, steps from full width to the target.
         update_every: int, steps between two masks. Default 1.
-        found: list of all `FFN` handles of the model; None: those of the targets.
         before: the `Session` of the last run of the same model, or None: what it has
             compiled is used again.
     """
@@ -108,7 +109,6 @@ class Session:
         begin_step: int,
         prune_steps: int,
         update_every: int = 1,
-        found: Sequence[FFN] | None = None,
         before: "Session | None" = None,
     ) -> None:
         self._method, self._begin_step = method, begin_step
@@ -123,11 +123,10 @@ class Session:
             scheduled = self._decision_step is None
             track = Track(ffn, target, schedule, ffn.width, scheduled=scheduled)
             self.tracks.append(track)
-        found = found or [ffn for ffn, _ in targets]
-        self._measuring = Measuring(method, self.tracks, span, found)
+        self._work = [(t.ffn, t.target_dim) for t in self.tracks if t.has_work]
+        self._learner: MaskLearner | None = None
         self._agenda = Agenda()
         self._narrowing_steps: list[int] = []
-        self._start = self._measures_from = 0
         #: The step from which on no more neurons are active than are to be kept.
         self.last_step = float("inf")
         self.pruner: NeuronPruner | None = before.pruner if before else None
@@ -163,18 +162,14 @@ class Session:
 
         `tracing`: the model's train function is being traced.
         """
-        self._start = start
-        # If an execution is already running, what was due before it runs after it.
-        self._measures_from = start + model.steps_per_execution if tracing else start
         self.last_step = max(self._method.end_step(*self._span), start)
-        if self._decision_step is not None:
-            if self._measuring.begin(model, start):
-                step = self._method.probe_step(*self._span)
-                self._agenda.add(step, self._measure)
-            if any(track.has_work for track in self.tracks):
-                self._agenda.add(self._decision_step, self._decide)
-        else:
-            self._measuring.end(model)  # of a run that an exception has ended
+        if self._decision_step is not None and self._work:
+            check_method(self._method, model, self._work)
+            self._learner = self._method.learner(self._work, *self._span)
+            if self._learner is not None:
+                _check_start(self._method, start, self._decision_step)
+                self._agenda.add(self._begin_step, self._learn)
+            self._agenda.add(self._decision_step, self._decide)
         for step in self._narrowing_steps:
             self._agenda.add(step, self._narrow)
         self._prune(model, tracing=tracing)
@@ -232,8 +227,6 @@ class Session:
         Returns whether all was done that was to be done.
         """
         self.ahead.end()
-        # In this order: the train function that the pruner keeps has no probes in it.
-        self._measuring.end(model)
         self._rest(model)
         done = self._narrow not in self._agenda and not self.wider_than_due()
         self._agenda.clear()
@@ -277,27 +270,44 @@ class Session:
         if self.pruner is not None and self.pruner.attached:
             self.pruner.detach(model)
 
-    def _measure(self, model: keras.Model, step: int) -> None:
-        planned = self._method.probe_step(*self._span)
-        if step > max(planned, self._measures_from):
-            raise ArgumentError(
-                f"Method '{self._method.name}' measures from step {planned} on, and "
-                f"the model's steps are executed {model.steps_per_execution} at once, "
-                f"up to step {step}. Let an execution end with step {planned}: set "
-                "another begin_step, or steps_per_execution=1 in `compile`."
-            )
-        if self._start > planned:
+    @property
+    def learns(self) -> bool:
+        """bool, whether masks are being learned in the optimizer's steps."""
+        return self._learner is not None and self._learner.begun
+
+    def show_masks(self, model: keras.Model, deterministic: bool) -> None:
+        """Shows the masks that are being learned, or draws those to train by.
+
+        `deterministic`: as they would be at the end, for an evaluation or a file.
+        """
+        if self._learner is None:
+            return
+        if deterministic:
+            self._learner.show()
+        else:
+            self._learner.draw(as_int(innermost(model.optimizer).iterations))
+
+    def _learn(self, model: keras.Model, step: int) -> None:
+        self._rest(model)
+        learner = self._learner
+        self.pruner = NeuronPruner(self.tracks, self._method, learner)
+        self.pruner.attach(model)
+        if step > self._begin_step and learner and not learner.continues:
             warn_user(
-                f"Method '{self._method.name}' was to measure from step {planned} on, "
-                f"and begins at step {step}: what it has seen before is lost, so it "
-                "decides by less. Resume from a `keras_idea.Checkpoint`, or give a "
-                "later begin_step."
+                f"The masks were to be learned from step {self._begin_step} on, and "
+                f"nothing is known of them at step {step}: fewer steps remain. Resume "
+                "from a `keras_idea.Checkpoint`, or set a later begin_step."
             )
-        self._measuring.attach(model, step)
-        self._agenda.postpone(step + 1)  # there is nothing measured to decide by
+        self._agenda.postpone(step + 1)  # nothing is learned yet to decide by
 
     def _decide(self, model: keras.Model, step: int) -> None:
-        self._measuring.decide(model)
+        if self._learner is None:
+            decide(self._method, model, self._work)
+            return
+        learned, self._learner = self._learner.decide(), None
+        self._rest(model)  # which gives the kernels back
+        decide(self._method, model, self._work, learned)
+        self._prune(model)
 
     @held_back()
     def _narrow(self, model: keras.Model, step: int) -> None:
@@ -308,3 +318,11 @@ class Session:
         if not last:
             self._prune(model)
         self.ahead.use_compiled_step(model)
+
+
+def _check_start(method: Method, start: int, end: int) -> None:
+    if start >= end:
+        raise ArgumentError(
+            f"Method {method.name!r} learns up to step {end} (begin_step + "
+            f"prune_steps), but this run begins at step {start}. Begin later."
+        )

@@ -74,7 +74,7 @@ def replacing_target(path: str | os.PathLike, size: int) -> Iterator[pathlib.Pat
 def check_compacted(model: keras.Model) -> None:
     """Refuses a model with masked neurons, or one that is quantized."""
     for group in find_groups(model):
-        if group.masks_itself or group.width < group.hidden_dim:
+        if group.holds_state or group.width < group.hidden_dim:
             raise ExportRefused(
                 f"{type(model).__name__} '{model.name}' is not compact: {group.name} "
                 f"has {group.width} active {group.units} of {group.hidden_dim}. "

@@ -168,7 +168,7 @@ class Optimizer(Table):
     weight_decay: _Rate = _key(0.01, "weight decay")
     global_clipnorm: _Positive | None = _key(None, "the most norm of all gradients")
     gradient_accumulation_steps: _Count = _key(
-        1, "splits the batch of a step into parts: less memory", may_change=True
+        1, "splits the batch of a step into parts: less memory"
     )
 
 

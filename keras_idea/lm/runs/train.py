@@ -14,8 +14,7 @@ import numpy as np
 
 from keras_idea import methods, processes
 from keras_idea.callbacks import IdeaPruneCallback
-from keras_idea.callbacks.checkpoint.files import CheckpointFiles
-from keras_idea.callbacks.checkpoint.restoring import restore_model
+from keras_idea.callbacks.checkpoint.state import newest, restore_model
 from keras_idea.errors import ConfigError, ExportRefused, PruningStopped
 from keras_idea.files import replacing, reserve, weights_bytes
 from keras_idea.finding.find import find_groups
@@ -36,6 +35,8 @@ from keras_idea.validation import plural, require
 
 # Packages that write the results: checked before hours of training.
 _PACKAGES = ("filelock", "matplotlib", "tomli_w")
+# Sequences of the run's own text that "activation" measures, as in the paper.
+_CALIBRATION_WINDOWS = 1024
 # More passes over a text add little (Muennighoff et al., 2023, arXiv:2305.16264).
 _PASSES = 4
 
@@ -174,28 +175,28 @@ def _train_and_prune(run: Run) -> keras.Model | None:
 
 
 def _method(run: Run, model: keras.Model) -> str | methods.Method:
-    settings = run.config.pruning
-    fitted: dict[str, Any] = {}
-    if settings.refit_windows:
-        batches = run.models.text.batches(
-            seed=run.config.run.seed,
-            batch_size=settings.refit_windows,
-            length=run.length,
-        )
-        samples = token_inputs(model, next(iter(batches))[0])
-        count = settings.refit_windows
-        fitted = {"data": samples, "num_samples": count, "refit": True}
+    settings, text = run.config.pruning, run.models.text
+    refits = bool(settings.refit_windows)
+    if settings.method != "activation" and not refits:
+        return settings.method
+    windows = (len(text.train) - 1) // run.length
+    count = settings.refit_windows or min(_CALIBRATION_WINDOWS, windows)
+    batches = text.batches(
+        seed=run.config.run.seed, batch_size=count, length=run.length
+    )
+    data = token_inputs(model, next(iter(batches))[0])
+    measured = {"data": data, "num_samples": count, "refit": refits}
     if settings.method == "activation":
-        return methods.Activation(by_weights=settings.by_weights, **fitted)
-    return methods.Random(**fitted) if fitted else settings.method
+        return methods.Activation(by_weights=settings.by_weights, **measured)
+    return methods.Random(**measured)
 
 
 def _on_one_device(run: Run) -> keras.Model:
     """The trained model of a mesh, whole on one device, from its last checkpoint."""
-    saved = CheckpointFiles(run.folder.checkpoints(NARROW)).newest()
-    if saved is not None and saved.step == run.timeline.total:
+    saved = newest(run.folder.checkpoints(NARROW))
+    if saved is not None and saved.facts["step"] == run.timeline.total:
         model = run.models.wide()
-        restore_model(saved, model)
+        restore_model(model, saved)
         return model
     raise ConfigError(
         "The last checkpoint, from which the trained model is put together, is damaged."

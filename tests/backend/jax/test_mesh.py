@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_idea.callbacks.checkpoint.files import CheckpointFiles
+from keras_idea.callbacks.checkpoint.state import newest
 from keras_idea_cli import main
 from tests.support import ROOT
 from tests.support.tiny_run import ALONE, TEXT, metrics, with_hub, with_keys
@@ -89,11 +89,11 @@ def carry_out(folder, mesh=(1, 1), count=1, devices=1):
 
 def what_was(folder):
     """The losses of a run's folder, and the neurons that are left."""
-    saved = CheckpointFiles(folder / "run" / "checkpoints" / "pruned").newest()
+    saved = newest(folder / "run" / "checkpoints" / "pruned")
     left = [
-        saved.array(name) for name in saved.names if name.endswith("/original_index")
+        saved.array(name) for name in saved.shapes if name.endswith("/original_index")
     ]
-    assert saved.step == 12 and [len(units) for units in left] == [8, 8]
+    assert saved.facts["step"] == 12 and [len(units) for units in left] == [8, 8]
     losses = [
         [float(line[name]) for name in ("bits_per_byte", "validation")]
         for line in metrics(folder / "run")
@@ -129,9 +129,9 @@ def test_equals_one_process(tmp_path, straight, mesh, count, devices):
 
 
 def test_two_processes_are_killed_and_one_resumes(tmp_path, straight):
-    """They die after the narrowing; one goes on, without a mesh."""
+    """A stock model, whose kernels both share; they die after the narrowing."""
     folder = tmp_path / "run"
-    write_run(folder, (2, 1))
+    write_run(folder, (1, 2))
     ended = end(start(folder, 2, 1, ["8"]))
     assert 9 in [status for status, _ in ended], ended[0][1]
     assert not (folder / "run" / "sample.txt").exists()
