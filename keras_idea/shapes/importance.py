@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_idea.functional.activation import activation_sums
 from keras_idea.methods.calibration import Calibration, captured
-from keras_idea.methods.captures import LayerCapture, Sums
+from keras_idea.methods.captures import Sums, layer_capture
 from keras_idea.shapes.hidden_size import norms_of
 from keras_idea.typing import Tensor
 
@@ -25,7 +25,7 @@ def block_influence(
 
     Source: ShortGPT (arXiv 2403.03853).
     """
-    found = captured(model, [LayerCapture(b, _cosines) for b in blocks], samples)
+    found = captured(model, [layer_capture(b, _cosines) for b in blocks], samples)
     return np.array([1 - float(total) / max(n, 1.0) for total, n in found])
 
 
@@ -36,7 +36,7 @@ def stream_importance(
 
     The activation importance, summed over the norms: Minitron (arXiv 2407.14679).
     """
-    captures = [LayerCapture(norm, _of_outputs) for norm in norms_of(backbone)]
+    captures = [layer_capture(norm, _of_outputs) for norm in norms_of(backbone)]
     sums = captured(model, captures, samples)
     return sum((s / max(n, 1.0) for s, n in sums), start=np.zeros(1))
 

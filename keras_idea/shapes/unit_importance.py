@@ -11,7 +11,7 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.groups.state import Scoring
 from keras_idea.keras_private.models import compile_arguments
-from keras_idea.methods.calibration import Calibration, calling, tell
+from keras_idea.methods.calibration import Calibration, calling
 from keras_idea.methods.method import Method
 from keras_idea.shapes.samples import (
     batches_of,
@@ -117,7 +117,6 @@ def _mean_scores(
         for total, track in zip(totals, tracks, strict=True):
             total += ops.convert_to_numpy(track.ffn.scores)
         count += 1
-        tell([group.name for group in groups])
     pruner.detach(copy)
     if not count:
         raise ArgumentError("The calibration data hold no sample. Give at least one.")

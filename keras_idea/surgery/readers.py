@@ -18,7 +18,7 @@ from keras_idea.finding.find import FFN
 from keras_idea.groups.channel_operations import channel_axis
 from keras_idea.groups.kinds import KINDS, NEURONS
 from keras_idea.keras_private.float32_products import float32_products
-from keras_idea.methods.captures import KernelCapture, Look, capture_of
+from keras_idea.methods.captures import Look, capture_of, kernel_capture
 from keras_idea.typing import Tensor
 
 #: The most numbers that a batch gives to fit a convolution on. Of more places, some are
@@ -152,7 +152,7 @@ def _sliding(group: FFN, layer: Any, kernel: keras.Variable) -> Reader:
             f"at most {MOST_ROWS:,}. Leave `refit` out, or exclude {group.name}."
         )
     read = functools.partial(_flat if dense else _patches, layer, rows)
-    look = functools.partial(KernelCapture, layer, read)
+    look = functools.partial(kernel_capture, layer, read)
     return Reader(layer.path, kernel, layer.bias, look, outputs, [])
 
 

@@ -44,7 +44,7 @@ class Products:
         self.shift: Any = None
 
     def __call__(self, hidden: Tensor, mask: Tensor | None) -> Sums:
-        """What a batch adds: a `HiddenStatistic`."""
+        """What a batch adds: a `Statistic`."""
         batch, rows = hidden.shape[0], hidden.shape[-1]
         hidden = ops.reshape(ops.cast(hidden, "float32"), (batch, -1, rows))
         counts_BT1 = _counts(hidden, mask)
@@ -75,7 +75,7 @@ class Tokens:
         self.samples = 0
 
     def __call__(self, hidden: Tensor, mask: Tensor | None) -> Sums:
-        """What a batch adds: a `HiddenStatistic`."""
+        """What a batch adds: a `Statistic`."""
         batch = hidden.shape[0]
         counts_BT1 = _counts(ops.reshape(hidden, (batch, -1, hidden.shape[-1])), mask)
         parts = _parts(self.samples, batch)
