@@ -177,19 +177,18 @@ def status(
 
 def _is_locked(path: pathlib.Path) -> str:
     """Whether a live process holds the lock of a run folder."""
-    try:
-        import fcntl
+    from filelock import FileLock, Timeout
 
-        lock = path.resolve().with_name(f".{path.resolve().name}.lock")
-        with open(lock, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return "yes"
-    except FileNotFoundError:
+    lock = path.resolve().with_name(f".{path.resolve().name}.lock")
+    if not lock.exists():
         return "no"
-    except (ImportError, OSError):
+    try:
+        with FileLock(lock, timeout=0):
+            return "no"
+    except Timeout:
+        return "yes"
+    except OSError:
         return "unknown"
-    return "no"
 
 
 @app.command(

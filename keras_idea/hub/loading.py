@@ -1,6 +1,7 @@
 """One way in for checkpoints: KerasHub's, Hugging Face's, and GGUF files."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -26,7 +27,7 @@ from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.hub.tokenizers import mend_tokenizer_config, restore_cut
 from keras_idea.hub.whole_preset import whole_preset
 from keras_idea.keras_private.variables import without_values
-from keras_idea.validation import missing, require
+from keras_idea.validation import require
 
 # How KerasHub's message begins where a preset is not found (0.32).
 _UNKNOWN = "Unknown preset identifier"
@@ -160,7 +161,7 @@ def hf_folder(source: str | os.PathLike) -> pathlib.Path | None:
 
 def is_builtin_preset(source: str | os.PathLike) -> bool:
     """bool, whether KerasHub has a preset of this name."""
-    if missing(["keras_hub"]):
+    if importlib.util.find_spec("keras_hub") is None:
         return False
     import keras_hub
 

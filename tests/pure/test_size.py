@@ -27,7 +27,6 @@ LIMITS = {
     "keras_idea/lm/report": 370,
     "keras_idea/lm/runs": 2_500,
     "keras_idea/methods": 1_900,
-    "keras_idea/models": 1_010,
     "keras_idea/shapes": 1_030,
     "keras_idea/step": 1_140,
     "keras_idea/surgery": 2_950,

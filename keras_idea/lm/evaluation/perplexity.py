@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea.errors import EvaluationError
+from keras_idea.errors import ArgumentError
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_int, plural
 
@@ -72,12 +72,12 @@ class TokenScorer:
             List of float32 arrays `(tokens - 1,)`: natural logarithms.
 
         Raises:
-            EvaluationError: If a sequence is too short or too long.
+            ArgumentError: If a sequence is too short or too long.
         """
         places: dict[int, list[int]] = {}  # by padded length
         for i, sequence in enumerate(sequences):
             if not 2 <= len(sequence) <= self.max_length + 1:
-                raise EvaluationError(
+                raise ArgumentError(
                     f"Sequences must have 2 to {self.max_length + 1} tokens. Received: "
                     f"{plural(len(sequence), 'token')} in sequence {i}. Cut it, or use "
                     "`perplexity`."
@@ -198,7 +198,7 @@ def perplexity(
         `Perplexity`.
 
     Raises:
-        EvaluationError: If the text has fewer than two tokens.
+        ArgumentError: If the text has fewer than two tokens.
 
     Example:
     >>> found = perplexity(TokenScorer(model, 16), np.arange(100))
@@ -207,7 +207,7 @@ def perplexity(
     """
     tokens = np.asarray(tokens)
     if tokens.ndim != 1 or len(tokens) < 2:
-        raise EvaluationError(
+        raise ArgumentError(
             f"`tokens` must be one row of two or more. Received: shape {tokens.shape}. "
             "Give more text."
         )

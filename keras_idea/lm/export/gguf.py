@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-import importlib
+import importlib.util
 import math
 import os
 import pathlib
@@ -21,7 +21,7 @@ from keras_idea.hub.importer import weight_files
 from keras_idea.lm.export.gguf_tokenizer import add_tokenizer
 from keras_idea.lm.export.hf import check_installed, export_hf
 from keras_idea.lm.export.target import Export, check_target, replacing_target
-from keras_idea.validation import check_choice, missing, require
+from keras_idea.validation import check_choice, require
 
 #: Types that this package writes; llama-cpp-python makes the others from "f16".
 DTYPES = ("f32", "f16", "bf16", "q8_0")
@@ -140,7 +140,7 @@ def export_gguf(
 
 
 def _require_llama_cpp(dtype: str) -> None:
-    if missing(["llama_cpp"]):
+    if importlib.util.find_spec("llama_cpp") is None:
         raise ExportRefused(
             f"dtype={dtype!r} needs llama.cpp's quantizer, which is not installed: pip "
             "install llama-cpp-python. Or use 'q8_0'."

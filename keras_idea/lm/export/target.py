@@ -38,7 +38,7 @@ class Export:
 
 
 def check_target(path: str | os.PathLike, suffix: str = "") -> None:
-    """Refuses a path that exists, or at which nothing can be made.
+    """Rejects a path that exists, or has another ending.
 
     Raises:
         ExportRefused: what is wrong with the path.
@@ -49,7 +49,6 @@ def check_target(path: str | os.PathLike, suffix: str = "") -> None:
             f"The path of an export ends in {suffix or 'a name'!r}. Received: "
             f"path={str(path)!r}. Give another path."
         )
-    files.check_place(target, ExportRefused, f"{str(path)!r} cannot be made")
     if target.exists():
         raise ExportRefused(
             f"{str(path)!r} exists already. Remove it, or give another path."
