@@ -359,7 +359,7 @@ ENCODERS = {
             "epsilon": ({"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05"),
             "relu": ({"hidden_act": "relu"}, "hidden_act='relu'"),
             "decoder": ({"is_decoder": True}, "is_decoder=True"),
-            "segments": ({"type_vocab_size": 3}, "model_type='bert'"),
+            "segments": ({"type_vocab_size": 3}, "shape"),
         },
         _BARE,
     ),

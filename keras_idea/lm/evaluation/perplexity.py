@@ -58,15 +58,12 @@ class TokenScorer:
         self._scores = _Scores(model, inputs or (lambda ids: ids))
 
     def score(
-        self,
-        sequences: Sequence[Sequence[int] | np.ndarray],
-        progress: Callable[[int], object] | None = None,
+        self, sequences: Sequence[Sequence[int] | np.ndarray]
     ) -> list[np.ndarray]:
         """Scores each token of each sequence except the first.
 
         Args:
             sequences: list of int sequences. Each has 2 to `max_length + 1` tokens.
-            progress: function or None. Takes the number just done.
 
         Returns:
             List of float32 arrays `(tokens - 1,)`: natural logarithms.
@@ -97,8 +94,6 @@ class TokenScorer:
                 scored = np.asarray(self._scores.predict_on_batch(padded))
                 for row, place in zip(scored, batch, strict=False):
                     results[place] = row[: len(sequences[place]) - 1]
-                if progress is not None:
-                    progress(len(batch))
         return [results[place] for place in range(len(sequences))]
 
 
@@ -170,7 +165,6 @@ def perplexity(
     tokens: np.ndarray,
     token_bytes: np.ndarray | None = None,
     stride: int | None = None,
-    progress: Callable[[int], object] | None = None,
     start_id: int | None = None,
 ) -> Perplexity:
     r"""Computes the perplexity of a text: predicts each token but the first once.
@@ -188,7 +182,6 @@ def perplexity(
         token_bytes: float array or None. The bytes per id. Defaults to None: 1 each.
         stride: int in [1, max_length] or None. Tokens from one window to the next. A
             smaller one gives more context. Defaults to None: half of `max_length`.
-        progress: function or None. Takes the number of windows just done.
         start_id: int or None. Takes the place of a window's first token, for models
             that need it first in every sequence, as Gemma does.
 
@@ -219,7 +212,7 @@ def perplexity(
     windows = [tokens[max(0, end - length) : end + 1] for end in ends]
     if start_id is not None:
         windows = [np.append(start_id, window[1:]) for window in windows]
-    scores = scorer.score(windows, progress)
+    scores = scorer.score(windows)
     fresh = np.diff([0, *ends])
     nats = -sum(
         float(np.sum(log_probability[-count:], dtype="float64"))

@@ -8,9 +8,8 @@ from typing import Any
 
 import keras
 
-from keras_idea.errors import ConfigError, EvaluationError, ExportRefused
-from keras_idea.hub.families import needs_start
-from keras_idea.hub.family import NUM_BYTES
+from keras_idea.errors import ConfigError, EvaluationError
+from keras_idea.hub.families import NUM_BYTES, needs_start
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.data.documents import documents, find_files
 from keras_idea.lm.data.vocabulary import (
@@ -39,10 +38,7 @@ class LoadedModel:
 
 def load_judged(path: str | os.PathLike, length: int | None = None) -> LoadedModel:
     """Loads a run's narrow model, or any checkpoint, to evaluate it."""
-    try:
-        model: Any = load_run(path, purpose="evaluate")
-    except ExportRefused as error:
-        raise EvaluationError(str(error)) from error
+    model: Any = load_run(path)
     vocabulary, window_start = vocabulary_of(model), None
     if vocabulary is None:
         raise EvaluationError(

@@ -26,5 +26,5 @@ def test_a_run_can_begin_only_with_what_can_be_pruned():
         "phi3",
         "gemma",
     ]
-    assert all(row.ffns and not row.refused for row in HUB_FAMILIES.values())
-    assert not any(row.ffns for row in FAMILIES.values() if row.refused)
+    assert all(row.layouts and not row.refused for row in HUB_FAMILIES.values())
+    assert not any(row.layouts for row in FAMILIES.values() if row.refused)
