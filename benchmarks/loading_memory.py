@@ -1,14 +1,13 @@
 """The most memory that `ki.hub.load` takes, as a multiple of the float32 weights.
 
-    KERAS_BACKEND=torch python -m benchmarks.loading_memory [--dtype bfloat16]
+    KERAS_BACKEND=torch python -m benchmarks.loading_memory
 
-A child process loads a tiny model first, so that everything is imported, and then a
-random one of 250 MB. Both peaks are its `ru_maxrss`, which counts mapped files too.
+For each dtype of the files a process loads a tiny Llama, so that everything is
+imported, and then a random one of 224 MB. Both peaks are its `ru_maxrss`, which counts
+mapped files too.
 """
 
-import argparse
 import json
-import pathlib
 import resource
 import subprocess
 import sys
@@ -21,60 +20,50 @@ TINY = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
 LIMIT = 2.2
 
 
-def make(folder: str, dtype: str, sizes: dict) -> None:
-    """Saves a random Llama as transformers does."""
+def make(folder: str, dtype: str) -> None:
+    """Saves two random Llamas as transformers does."""
     import torch
     import transformers
 
     common = {"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 16_384}
-    config = transformers.LlamaConfig(**common, **sizes, tie_word_embeddings=True)
-    config.architectures = ["LlamaForCausalLM"]
-    model = transformers.LlamaForCausalLM(config).to(getattr(torch, dtype))
-    model.save_pretrained(folder)
+    for name, sizes in (("tiny", TINY), ("whole", SIZES)):
+        config = transformers.LlamaConfig(**common, **sizes, tie_word_embeddings=True)
+        config.bos_token_id, config.eos_token_id = 1, 2
+        model = transformers.LlamaForCausalLM(config).to(getattr(torch, dtype))
+        model.save_pretrained(f"{folder}/{name}")
 
 
-def measure(folder: str) -> dict:
-    """Bytes of the weights in float32, and what loading took beyond the imports."""
+def measure(folder: str) -> None:
+    """Prints bytes: of the weights in float32, and at the peaks."""
     import keras_idea as ki
 
-    def peak() -> int:
-        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-    ki.hub.load(f"{folder}/tiny")
-    base = peak()
-    model = ki.hub.load(f"{folder}/whole")
-    return {"weights": 4 * model.count_params(), "base": base, "peak": peak()}
+    peaks = []
+    for name in ("tiny", "whole"):
+        model = ki.hub.load(f"{folder}/{name}", dtype="float32")
+        peaks.append(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    print(json.dumps([4 * model.count_params(), *peaks]))
 
 
 def main() -> None:
-    """Runs the children, and records what they measured."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--output", default=str(RESULTS))
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.child:
-        print(json.dumps(measure(options.child)))
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        for name, sizes in (("tiny", TINY), ("whole", SIZES)):
-            code = f"from benchmarks.loading_memory import make; make({folder!r} + "
-            code += f"'/{name}', {options.dtype!r}, {sizes!r})"
-            subprocess.run([sys.executable, "-c", code], check=True)
-        command = [sys.executable, "-m", "benchmarks.loading_memory", "--child", folder]
-        found = subprocess.run(command, check=True, capture_output=True, text=True)
-    result = json.loads(found.stdout.splitlines()[-1])
-    taken = result["peak"] - result["base"]
-    row = [options.dtype, *(f"{result[k] / 1e6:,.0f}" for k in ("weights", "base"))]
-    row += [f"{taken / 1e6:,.0f}", f"{taken / result['weights']:.2f}"]
+    """Runs the processes, and records what they measured."""
+    results, rows = {}, []
+    for dtype in ("float32", "bfloat16"):
+        with tempfile.TemporaryDirectory() as folder:
+            for call in (f"make({folder!r}, {dtype!r})", f"measure({folder!r})"):
+                code = f"from benchmarks.loading_memory import *; {call}"
+                command = [sys.executable, "-c", code]
+                done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        weights, base, peak = json.loads(done.stdout.splitlines()[-1])
+        results[dtype] = {"weights": weights, "base": base, "peak": peak}
+        megabytes = [f"{n / 1e6:,.0f}" for n in (weights, base, peak - base)]
+        rows.append([dtype, *megabytes, f"{(peak - base) / weights:.2f}"])
     table = {
         "title": "Loading a Hugging Face folder, compared with transformers",
         "columns": ["files", "weights, MB", "imports, MB", "taken, MB", "ratio"],
-        "rows": [row],
+        "rows": rows,
         "notes": f"The limit is {LIMIT}. Taken is the peak less that of the imports.",
     }
-    stem = pathlib.Path(f"loading_memory-{options.dtype}").name
-    write(options.output, stem, environment(), result, [table])
+    write(RESULTS, "loading_memory", environment(), results, [table])
 
 
 if __name__ == "__main__":

@@ -223,13 +223,9 @@ def shrink(
     """Make a checkpoint smaller in one step, without training, and save a preset."""
     from keras_idea.lm.runs.shrink import shrink_checkpoint
 
-    given = {
-        "neurons": neurons,
-        "kv_groups": kv_groups,
-        "blocks": blocks,
-        "hidden_dim": hidden_dim,
-        "vocabulary": vocabulary,
-    }
+    axes = ("neurons", "kv_groups", "blocks", "hidden_dim", "vocabulary")
+    sizes = (neurons, kv_groups, blocks, hidden_dim, vocabulary)
+    given = dict(zip(axes, sizes, strict=True))
     targets = {axis: size for axis, size in given.items() if size is not None}
     how = (method, by_weights, refit, round_to, tokens, window)
     shrink_checkpoint(source, to, text, targets, target_parameters, *how)

@@ -99,10 +99,12 @@ def prepared(source: str | os.PathLike) -> Folder:
     if state not in _PREPARED:
         packages = ["transformers", "torch", "keras_hub"]
         require_installed(packages, "A Hugging Face checkpoint", "hub,export,torch")
-        config = configs.read_config(given)
-        configs.check_config(config)
-        weight_files(given)
-        hf_config, tokenizer = configs.as_dict(config), tokenizers.read_tokenizer(given)
+        with as_load_refused(source):
+            config = configs.read_config(given)
+            configs.check_config(config)
+            weight_files(given)
+            tokenizer = tokenizers.read_tokenizer(given)
+        hf_config = configs.as_dict(config)
         staged = pathlib.Path(tempfile.mkdtemp(prefix="keras_idea_"))
         atexit.register(shutil.rmtree, staged, ignore_errors=True)
         text = json.dumps(configs.staged_config(hf_config), indent=1, default=str)

@@ -1,6 +1,7 @@
 """A KerasHub model made again from its config."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -8,7 +9,6 @@ import keras
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.kept import keep, kept_of
-from keras_idea.keras_private.hub_importers import add_to_config
 from keras_idea.keras_private.layers import walk
 from keras_idea.keras_private.variables import plain_name, without_values
 
@@ -96,6 +96,24 @@ def patch_get_config(backbone: keras.Model) -> None:
     if getattr(backbone, name, False):
         owner = next(c for c in type(backbone).__mro__ if "get_config" in vars(c))
         add_to_config(owner, lambda self: {name: getattr(self, name)})
+
+
+def add_to_config(kind: Any, more: Callable[[Any], dict[str, Any]]) -> None:
+    """Has the configs of a class also hold what a function of the object returns.
+
+    The class is changed, not the object, because `save_to_preset` asks it; and once.
+    """
+    forgetful = kind.get_config
+    if getattr(forgetful, "holds_more", False):
+        return
+
+    @functools.wraps(forgetful)
+    def get_config(self: Any) -> dict[str, Any]:
+        return {**more(self), **forgetful(self)}
+
+    mended: Any = get_config
+    mended.holds_more = True
+    kind.get_config = mended
 
 
 def _plain(config: Any) -> Any:

@@ -15,9 +15,8 @@ import numpy as np
 
 from keras_idea.errors import LoadRefused
 from keras_idea.hub.compare import TEXTS, first_difference
-from keras_idea.hub.inputs import start_token
+from keras_idea.hub.rebuild import add_to_config
 from keras_idea.keras_private.hub_importers import (
-    add_to_config,
     python_tokenizer,
     replace_python_tokenizer,
 )
@@ -395,7 +394,9 @@ def write_own_tokenizer(preprocessor: Any, folder: pathlib.Path) -> tuple[str, .
     import transformers
     from tokenizers import processors
 
-    tokenizer, start = preprocessor.tokenizer, start_token(preprocessor)
+    tokenizer = preprocessor.tokenizer
+    starts = getattr(preprocessor, "add_start_token", False)
+    start = tokenizer.start_token if starts else None
     if getattr(tokenizer, "merges", None) is not None:
         backend = tokenizers.Tokenizer.from_str(python_tokenizer(tokenizer).to_str())
     else:

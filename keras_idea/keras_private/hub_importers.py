@@ -1,8 +1,7 @@
 """What KerasHub's tokenizers keep inside, and what their converters read (0.32)."""
 
-import functools
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -23,24 +22,6 @@ def replace_python_tokenizer(tokenizer: Any, other: Any) -> None:
     tokenizer._tokenizer = other
     in_graph = MistralTekkenTokenizer._tokenize_tf
     tokenizer._tokenize_tf = types.MethodType(in_graph, tokenizer)
-
-
-def add_to_config(kind: Any, more: Callable[[Any], dict[str, Any]]) -> None:
-    """Has the configs of a class also hold what a function of the object returns.
-
-    The class is changed, not the object, because `save_to_preset` asks it; and once.
-    """
-    forgetful = kind.get_config
-    if getattr(forgetful, "holds_more", False):
-        return
-
-    @functools.wraps(forgetful)
-    def get_config(self: Any) -> dict[str, Any]:
-        return {**more(self), **forgetful(self)}
-
-    mended: Any = get_config
-    mended.holds_more = True
-    kind.get_config = mended
 
 
 class _Read(dict):

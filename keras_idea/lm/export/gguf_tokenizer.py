@@ -5,15 +5,9 @@ import pathlib
 from typing import Any
 
 from keras_idea.errors import ExportRefused
+from keras_idea.hub import tokenizers
 from keras_idea.hub.compare import TEXTS
 from keras_idea.hub.gguf_file import UNCUT, llama_cpp_name
-from keras_idea.hub.tokenizers import (
-    is_sentencepiece,
-    merges_of,
-    read_tokenizer,
-    spec_of,
-    starts_texts,
-)
 
 # llama.cpp's types of tokens, which are SentencePiece's.
 _NORMAL, _UNKNOWN, _CONTROL, _UNUSED, _BYTE = 1, 2, 3, 5, 6
@@ -25,11 +19,11 @@ def add_tokenizer(writer: Any, folder: pathlib.Path, config: Any) -> None:
     Raises:
         ExportRefused: if llama.cpp would make other token ids of a text; why.
     """
-    tokenizer = read_tokenizer(folder)
+    tokenizer = tokenizers.read_tokenizer(folder)
     if tokenizer is None:
         writer.add_tokenizer_model("none")
         return
-    spec, pieces = spec_of(tokenizer), is_sentencepiece(tokenizer)
+    spec, pieces = tokenizers.spec_of(tokenizer), tokenizers.is_sentencepiece(tokenizer)
     if spec is None or spec["model"]["type"] != "BPE":
         kind = type(tokenizer).__name__ if spec is None else spec["model"]["type"]
         raise ExportRefused(
@@ -41,7 +35,7 @@ def add_tokenizer(writer: Any, folder: pathlib.Path, config: Any) -> None:
     texts = {index: text for text, index in ids.items()}
     size, unknown = config.vocab_size, spec["model"].get("unk_token") or "<unk>"
     tokens = [texts.get(index, f"[PAD{index}]") for index in range(size)]
-    merges = merges_of(spec["model"])
+    merges = tokenizers.merges_of(spec["model"])
 
     def kind_of(index: int, text: str) -> int:
         if index not in texts:
@@ -78,7 +72,7 @@ def add_tokenizer(writer: Any, folder: pathlib.Path, config: Any) -> None:
         known = known[0] if isinstance(known, list) else known
         if known is not None:
             getattr(writer, f"add_{name}_token_id")(int(known))
-    writer.add_add_bos_token(starts_texts(tokenizer))
+    writer.add_add_bos_token(tokenizers.starts_texts(tokenizer))
     writer.add_add_eos_token(False)
     if tokenizer.chat_template:
         writer.add_chat_template(tokenizer.chat_template)

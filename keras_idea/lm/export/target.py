@@ -6,7 +6,6 @@ import pathlib
 
 import keras
 
-from keras_idea import files
 from keras_idea.errors import ExportRefused
 from keras_idea.hub.compare import Match
 from keras_idea.hub.families import is_backbone, is_task
@@ -47,7 +46,6 @@ def check_target(path: str | os.PathLike, suffix: str = "") -> None:
             f"The path of an export ends in {suffix or 'a name'!r}. Received: "
             f"path={str(path)!r}. Give another path."
         )
-    files.check_place(target, ExportRefused, f"{str(path)!r} cannot be made")
     if target.exists():
         raise ExportRefused(
             f"{str(path)!r} exists already. Remove it, or give another path."

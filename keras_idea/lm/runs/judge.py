@@ -23,8 +23,6 @@ from keras_idea.lm.runs.config import RunConfig, load_config
 
 #: Tokens that a model sees at once if its run does not say.
 DEFAULT_LENGTH = 1024
-# A text and its tokens are held in memory.
-_MOST_BYTES = 512_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,12 +72,7 @@ def judge_text(
 
 def whole_text(source: str | os.PathLike) -> str:
     """The text of a file, a folder or "stdlib"."""
-    files = find_files(source)
-    if sum(file.stat().st_size for file in files.values()) > _MOST_BYTES:
-        raise EvaluationError(
-            f"{str(source)!r} has more than {_MOST_BYTES:,} bytes. Give a part of it."
-        )
-    return "".join(documents(files.values()))
+    return "".join(documents(find_files(source).values()))
 
 
 def shown(found: Perplexity) -> str:
