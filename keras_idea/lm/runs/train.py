@@ -182,7 +182,7 @@ def _method(run: Run, model: keras.Model) -> str | methods.Method:
         seed=run.config.run.seed, batch_size=count, length=run.length
     )
     data = token_inputs(model, next(iter(batches))[0])
-    measured = {"data": data, "num_samples": count, "refit": refits}
+    measured: dict[str, Any] = {"data": data, "num_samples": count, "refit": refits}
     if settings.method == "activation":
         return methods.Activation(by_weights=settings.by_weights, **measured)
     return methods.Random(**measured)
