@@ -26,13 +26,13 @@ def run(tmp_path_factory):
     model, losses = compiled(), LossRecorder()
     seen = Importances([3, 6, 9, 12, 14])
     monitor = ki.Monitor(folder, update_every=2, neurons_every=3, peak_flops=1e9)
-    prune = ki.IdeaPruneCallback(4, 2, 12, log_dir=monitor)
+    prune = ki.IdeaPruneCallback(4, 2, 12)
     history = model.fit(
         x,
         y,
         epochs=3,
         validation_data=(x, y),
-        callbacks=[seen, losses, prune],
+        callbacks=[seen, losses, prune, monitor],
         **FIT,
     )
     return Events(folder), seen.seen, losses.losses, history.history
@@ -88,10 +88,10 @@ def test_the_heat_map_shows_the_dead(run):
 def test_monitoring_changes_nothing(ffn, data, tmp_path):
     """The same weights to the last bit, though every step is read and written."""
     weights = []
-    for log_dir in (None, ki.Monitor(tmp_path, update_every=1, neurons_every=1)):
+    for watch in ([], [ki.Monitor(tmp_path, update_every=1, neurons_every=1)]):
         model = compiled(hidden_dims=(16,), ffn=ffn)
-        prune = ki.IdeaPruneCallback(4, 2, 8, log_dir=log_dir)
-        model.fit(*data, epochs=2, callbacks=[prune], **FIT)
+        prune = ki.IdeaPruneCallback(4, 2, 8)
+        model.fit(*data, epochs=2, callbacks=[prune, *watch], **FIT)
         weights.append(model.get_weights())
     for with_monitor, without in zip(*weights, strict=True):
         np.testing.assert_array_equal(with_monitor, without)

@@ -19,9 +19,9 @@ FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}  # 8 steps an epoch
 def test_several_fits_go_on(data, tmp_path):
     model = compiled()
     monitor = ki.Monitor(tmp_path, update_every=4, neurons_every=4)
-    prune = ki.IdeaPruneCallback(4, 2, 6, log_dir=monitor)
+    prune = ki.IdeaPruneCallback(4, 2, 6)
     for _ in range(3):
-        model.fit(*data, callbacks=[prune], **FIT)
+        model.fit(*data, callbacks=[prune, monitor], **FIT)
     events = Events(tmp_path)
     assert events.steps("loss/train") == [4, 8, 12, 16, 20, 24]
     flops = events.scalars("flops/train")[24]
@@ -67,15 +67,15 @@ def test_a_resumed_run_replaces_what_was_lost(data, tmp_path):
     def monitor():
         return ki.Monitor(logs, update_every=2, neurons_every=4)
 
-    first = ki.IdeaPruneCallback(4, 2, 20, log_dir=monitor())
+    first, watch = ki.IdeaPruneCallback(4, 2, 20), monitor()
     with pytest.raises(Killed, match="now"):
-        compiled().fit(x, y, epochs=3, callbacks=[Save(), first, Kill()], **FIT)
-    first._monitor._log.close()  # a flush leaves out what its thread has not taken
+        compiled().fit(x, y, epochs=3, callbacks=[Save(), first, watch, Kill()], **FIT)
+    watch._log.close()  # a flush leaves out what its thread has not taken
     lost = Events(logs).scalars("loss/train")
     assert list(lost)[-1] >= 12
     model = keras.models.load_model(tmp_path / "half.keras")
-    second = ki.IdeaPruneCallback(4, 2, 20, log_dir=monitor())
-    model.fit(x[::-1], y[::-1], epochs=2, callbacks=[second], **FIT)
+    second = ki.IdeaPruneCallback(4, 2, 20)
+    model.fit(x[::-1], y[::-1], epochs=2, callbacks=[second, monitor()], **FIT)
     events = Events(logs)
     shown = events.scalars("loss/train")
     assert events.steps("loss/train") == list(range(2, 25, 2))
@@ -92,4 +92,4 @@ def test_refusals(data, tmp_path):
         monitor.set_model(residual_model())
         monitor.on_train_begin()
     with pytest.raises(ValueError, match="`log_dir` must be the path of a folder"):
-        ki.IdeaPruneCallback(4, 2, 4, log_dir=tmp_path / "file")
+        ki.Monitor(tmp_path / "file")
