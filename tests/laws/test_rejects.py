@@ -80,6 +80,7 @@ ARGUMENTS = [
     ("`target_dim`", lambda: ki.CubicWidth(8, 9, 0, 1)),
     ("`step`", lambda: ki.CubicWidth(8, 4, 0, 1)(-1)),
     ("`log_dir`", lambda: ki.Monitor("")),
+    ("`neurons_every`", lambda: ki.Monitor("logs", neurons_every=0)),
     ("`update_every`", lambda: ki.Monitor("logs", update_every=0)),
     ("`every`", lambda: ki.Checkpoint("folder", every=0)),
     ("`keep`", lambda: ki.Checkpoint("folder", keep=0)),

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -77,25 +77,21 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         round_to: int >= 1. Rounds the FFN width to a multiple of this number: fractions
             to the nearest, budgets down. An integer `target_dim` must already be a
             multiple. Defaults to 1.
-        targets: dict or None. What each kind keeps, in place of `target_dim` (which is
-            the target of "neurons"): {"neurons": 0.4, "kv_groups": 0.5}. Units of
+        targets: dict, list or None. What each kind keeps, in place of `target_dim`
+            (the target of "neurons"): {"neurons": 0.4, "kv_groups": 0.5}. Units of
             "kv_groups" are key/value heads with their query heads, of "channels" those
-            of convolutions; see `keras_idea.find_groups`. Defaults to None.
+            of convolutions; see `keras_idea.find_groups`. With a budget, the kinds that
+            it prunes, such as ["neurons", "kv_groups"]: each keeps the same fraction.
+            None is "neurons" then. Defaults to None.
         groups: function or None. Takes an `FFN` handle, as from `keras_idea.find_ffns`,
             and returns whether to prune it. None prunes all. Defaults to None.
         target_parameters: int >= 1 or None. A budget: the parameters that the narrow
             model may have. The teacher of Keras's `Distiller` does not count; that of
             another class does. Defaults to None.
-        target_bytes: int >= 1 or None. A budget: bytes in `target_dtype`. Defaults to
-            None.
         target_flops: int >= 1 or None. A budget: operations per token in a forward
             pass, two per weight in a matrix; of a model with convolutions per sample,
             two per weight at each place where it is used (heights and widths that the
             model leaves open count as 128). Defaults to None.
-        target_dtype: str. "float32", "bfloat16", "float16" or "int8". Defaults to
-            "float32".
-        kinds: list of str. The kinds that a budget prunes. If there are several, each
-            keeps the same fraction. Defaults to ("neurons",).
 
     Raises:
         ValueError: If an argument is outside its range. When `fit` begins: if the model
@@ -127,21 +123,17 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         update_every: int = 1,
         round_to: int = 1,
         *,
-        targets: Mapping[str, int | float] | None = None,
+        targets: Mapping[str, int | float] | Collection[str] | None = None,
         groups: Groups = None,
         target_parameters: int | None = None,
-        target_bytes: int | None = None,
         target_flops: int | None = None,
-        target_dtype: str = "float32",
-        kinds: Sequence[str] = ("neurons",),
     ) -> None:
         super().__init__()
         self.round_to = check_int("round_to", round_to, minimum=1)
-        limits = target_parameters, target_bytes, target_flops
-        self.budget = Budget(*limits, target_dtype)
+        self.budget = Budget(target_parameters, target_flops)
         #: dict, kind -> what is kept of it; None where a budget says it.
         self.targets: Targets = check_targets(
-            target_dim, targets, kinds, self.round_to, self.budget
+            target_dim, targets, self.round_to, self.budget
         )
         self.begin_step = check_int("begin_step", begin_step, minimum=0)
         self.prune_steps = check_int("prune_steps", prune_steps, minimum=1)

@@ -11,7 +11,7 @@ from keras_idea.keras_private.bare_copy import KEPT, bare_copy, mirror_state
 from keras_idea.keras_private.callbacks import acts_at
 from keras_idea.keras_private.channels import input_layers, is_stock_layer, tell_size
 from keras_idea.keras_private.models import compilation, compile_arguments
-from keras_idea.keras_private.read_instead import names_of, rematerialized
+from keras_idea.keras_private.read_instead import names_of
 from keras_idea.keras_private.train_step import has_own_train_step
 from keras_idea.keras_private.variables import give_value, shaped
 from tests.support.helpers import to_numpy
@@ -50,9 +50,9 @@ def test_what_layers_hold():
     assert inner in inside.walk(model) and inner in inside.all_layers(model)
     takes = map(inside.takes_training, (layers.Dropout(0.1), layers.ReLU()))
     assert [*takes] == [True, False]
-    assert is_stock_layer(inner) and not rematerialized(model)
+    assert is_stock_layer(inner) and not inside.is_rematerialized(inner)
     inside.rematerialize(inner)
-    assert len(rematerialized(model)) == 1
+    assert inside.is_rematerialized(inner)
     with inside.without_remat(inner):
         assert inner(np.ones((1, 4), "float32")).shape == (1, 3)
     assert inside.config_number(inner, "units") == 3

@@ -136,7 +136,7 @@ def test_up_is_the_activated_matrix_and_gate_the_linear_one():
 def test_watched(tmp_path):
     """Monitor, and readings of neurons whose experts were narrowed."""
     pytest.importorskip("tensorboardX")
-    watch = ki.Monitor(tmp_path, neurons_every=2, sequence_length=8)
+    watch = ki.Monitor(tmp_path, neurons_every=2)
     model, history, _ = trained("mixtral", "progressive", callbacks=[watch])
     assert history["width"][-1] == TARGET
     ffn = ki.find_ffns(model)[0]
