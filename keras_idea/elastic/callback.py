@@ -15,7 +15,7 @@ from keras_idea.keras_private.callbacks import forget_best, peers
 from keras_idea.keras_private.layers import student_of
 from keras_idea.keras_private.optimizer_variables import as_int, innermost
 from keras_idea.step.pruner import end_pruning
-from keras_idea.step.rate_log import StepCount
+from keras_idea.step.step_count import StepCount
 from keras_idea.surgery.checks import check_compiled
 from keras_idea.validation import check_choice, check_int
 

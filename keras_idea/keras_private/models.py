@@ -37,14 +37,6 @@ def made_of_tensors(cls: type[keras.Model]) -> bool:
     return functional_like_constructor(cls)
 
 
-def state_is_out(model: keras.Model) -> bool:
-    """Whether a train step holds the model's values, as in the midst of `fit` on jax.
-
-    What is assigned to a variable then is lost. `callback.model` puts them back.
-    """
-    return not getattr(model, "_jax_state_synced", True)
-
-
 def renew_state(model: keras.Model) -> None:
     """Has a `fit` on jax know the values of a model whose variables are others now.
 

@@ -183,7 +183,7 @@ def _verify_track(track: Track, steps: int, seen: int, run: PruningRun) -> None:
 def _has_revived(ffn: FFN) -> bool:
     """Whether weights of pruned units are not zero."""
     pruned = 1.0 - ffn.mask.value
-    if not ops.convert_to_numpy(pruned).any():
+    if not ops.any(pruned):
         return False
     return any(
         bool(ops.any(of_active(cut, cut.variable.value, pruned)))

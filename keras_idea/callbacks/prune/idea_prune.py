@@ -170,12 +170,12 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def on_test_begin(self, logs: dict | None = None) -> None:
         """Evaluates the deterministic masks, if masks are being learned."""
-        if self._run is not None:
+        if self._run is not None and self._run.learner is not None:
             self._run.show_masks(self.model, deterministic=True)
 
     def on_test_end(self, logs: dict | None = None) -> None:
         """Goes back to the masks to train by."""
-        if self._run is not None:
+        if self._run is not None and self._run.learner is not None:
             self._run.show_masks(self.model, deterministic=False)
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
@@ -201,12 +201,13 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         before, self._logs = self._logs, run.logs()
         if self._logs != before:
             forget_best(self)  # its weights are of another width
-        logs = {} if logs is None else logs
+        self.on_test_begin()  # for files that later callbacks write
+        if logs is None:
+            return
         logs.update(self._logs)
         if not hasattr(innermost(model.optimizer), "optimizers"):
             rate = keras.ops.convert_to_numpy(model.optimizer.learning_rate)
             logs.setdefault("learning_rate", float(rate))
-        self.on_test_begin()  # for files that later callbacks write
 
     def on_train_end(self, logs: dict | None = None) -> None:
         """Ends pruning, with the masks of the last step.
