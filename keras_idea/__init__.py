@@ -31,7 +31,7 @@ from keras_idea.schedules import (
     WarmupStableDecay,
 )
 from keras_idea.settings import recommended
-from keras_idea.shapes import search, shrink
+from keras_idea.shapes import shrink
 from keras_idea.surgery import (
     FFN,
     as_functional,
@@ -68,7 +68,6 @@ __all__ = [
     "functional",
     "methods",
     "recommended",
-    "search",
     "shrink",
     "sliced",
 ]

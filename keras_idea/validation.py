@@ -97,8 +97,8 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     Example:
     >>> did_you_mean("LAMA3", ["llama", "llama3"])
     " Did you mean 'llama3' or 'llama'?"
-    >>> did_you_mean("target_width", ["target_dtype", "target_dim", "hub"])
-    " Did you mean 'target_dtype' or 'target_dim'?"
+    >>> did_you_mean("target_width", ["target_bits", "target_dim", "hub"])
+    " Did you mean 'target_bits' or 'target_dim'?"
     """
     if not isinstance(name, str):
         return ""

@@ -201,7 +201,7 @@ def shrink(
     neurons: Annotated[Any, _kept("of each FFN, or a fraction")] = None,
     kv_groups: Annotated[Any, _kept("key/value heads, likewise")] = None,
     blocks: Annotated[Any, _kept("blocks, likewise")] = None,
-    hidden_dim: Annotated[Any, _kept("width of the residual stream")] = None,
+    features: Annotated[Any, _kept("features of the residual stream")] = None,
     vocabulary: Annotated[Any, _kept("the tokens used most")] = None,
     target_parameters: Annotated[Any, _count("instead: most parameters")] = None,
     method: Annotated[
@@ -214,7 +214,7 @@ def shrink(
         bool, Option("--refit", help="fits what reads the units, by least squares")
     ] = False,
     round_to: Annotated[
-        int, Option(help="a fraction of neurons becomes a multiple of it")
+        int, Option(help="a fraction or a budget becomes a multiple of it")
     ] = 1,
     tokens: Annotated[Any, _count("most tokens to measure on")] = 32_768,
     window: Annotated[int, Option(help="tokens of a row")] = 512,
@@ -226,7 +226,7 @@ def shrink(
         "neurons": neurons,
         "kv_groups": kv_groups,
         "blocks": blocks,
-        "hidden_dim": hidden_dim,
+        "features": features,
         "vocabulary": vocabulary,
     }
     targets = {axis: size for axis, size in given.items() if size is not None}

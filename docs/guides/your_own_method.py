@@ -31,7 +31,7 @@ from keras_idea.methods import Method
 """
 ## What a method does
 
-`IdeaPruneCallback(method=...)`, `ki.shrink` and `ki.search` take a name, or an object of
+`IdeaPruneCallback(method=...)` and `ki.shrink` take a name, or an object of
 a subclass of `ki.methods.Method`. The names are "sensitivity" (the paper's method),
 "activation", "magnitude", "random" and, for the callback alone, "learned_mask".
 "activation" needs data: pass them to `shrink`, or `ki.methods.Activation(data)` to the

@@ -311,13 +311,9 @@ def walk(model: Any, without: Iterable[Any] = ()) -> Iterator[Any]:
 
 
 def student_of(model: Any) -> Any:
-    """The model that is pruned: of a `Distiller` the student, else itself.
-
-    Of what `keras_idea.distiller` makes, the student that it was given: the
-    pair's own is another graph of its layers.
-    """
+    """Returns the model that is pruned: a `Distiller`'s student, else the model."""
     distilled = isinstance(model, keras.distillation.Distiller)
-    return (getattr(model, "source", None) or model.student) if distilled else model
+    return model.student if distilled else model
 
 
 def has_call(layer: keras.layers.Layer) -> bool:

@@ -66,33 +66,6 @@ def rate_source(optimizer: keras.Optimizer) -> keras.Variable | Callable[..., An
     return optimizer._learning_rate
 
 
-def change_mark(variable: keras.Variable) -> object:
-    """An object that equals an earlier one if nobody has assigned the variable since.
-
-    None: it has no value, as in the middle of `fit` on jax, and nobody has. Comparing
-    two waits for no device. jax replaces the array, torch counts what is written into a
-    tensor; of TensorFlow's variables it is not known. Seen with Keras 3.15.1.
-    """
-    backend = keras.backend.backend()
-    if backend == "jax":
-        return None if variable._value is None else _Same(variable._value)
-    if backend == "torch":
-        return _Same(variable.value), variable.value._version
-    return object()
-
-
-class _Same:
-    """Equals another of the very same object, which it keeps."""
-
-    def __init__(self, thing: Any) -> None:
-        self.thing = thing
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.thing is self.thing
-
-    __hash__ = None  # type: ignore[assignment]
-
-
 def trained_variables(part: keras.Optimizer) -> list[keras.Variable]:
     """The variables that an optimizer trains, in its order; empty if not built.
 

@@ -30,7 +30,7 @@ from keras_idea.functional.hard_concrete import (
     hard_concrete_sparsity,
 )
 from keras_idea.methods.method import Decision, Gradients, Method
-from keras_idea.schedules.learning_rate import CosineDecay
+from keras_idea.schedules import CosineDecay
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_int, check_number
 

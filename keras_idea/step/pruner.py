@@ -12,12 +12,11 @@ that optimizer (`fit`, the user's own train step or loop, loss scaling, accumula
 mesh) is scored by the gradient that the step is made with.
 """
 
-import contextlib
 import functools
 import math
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 
 import keras
 import numpy as np
@@ -114,11 +113,10 @@ class NeuronPruner:
         return True
 
     @held_back()
-    def attach(self, model: keras.Model, tracing: bool = False) -> None:
+    def attach(self, model: keras.Model) -> None:
         """Sets it to work, from the scores and masks that the FFNs have.
 
-        The model is compiled, its optimizer built; on jax it is in sync. `tracing`: its
-        train function is being traced, and so will have the pruner in it.
+        The model is compiled, its optimizer built; on jax it is in sync.
         """
         optimizer = innermost(model.optimizer)
         if optimizer is not self._optimizer:
@@ -151,8 +149,7 @@ class NeuronPruner:
         for part in parts(model.optimizer):
             part.save_own_variables = functools.partial(_save_own, part)
             self._wrapped.append((part, "save_own_variables"))
-        if not tracing:
-            self._functions = swap_train_function(model, self._functions, known=True)
+        self._functions = swap_train_function(model, self._functions)
 
     @held_back()
     def detach(self, model: keras.Model) -> None:
@@ -171,23 +168,6 @@ class NeuronPruner:
         for part, name in self._wrapped:
             delattr(part, name)
         self._functions = swap_train_function(model, self._functions)
-
-    @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
-        """A scope in which the optimizer is as it will be without it, for tracing.
-
-        Its variables must be the optimizer's last, as `attach` puts them: they are
-        put back there, and the step that runs was traced for that order.
-        """
-        del self._optimizer.apply
-        for variable in self.variables:
-            untrack_variable(self._optimizer, variable)
-        try:
-            yield
-        finally:
-            for variable in self.variables:
-                track_variable(self._optimizer, variable)
-            self._optimizer.apply = self._apply
 
     def _make_variables(self) -> None:
         # As moments are made: each in its reference's layout over the devices.

@@ -198,6 +198,7 @@ class Checkpoint(keras.callbacks.Callback):
         restore_model(model, saved)
         for name, holder in self.stateful.items():
             holder.set_state(saved.arrays(f"stateful/{name}/"))
+        self.history = facts["history"]
         self._random = saved.arrays("random/")
         set_random_state(self._random)
         self._known, self._saved = set(saved_names(self.folder)), saved

@@ -7,8 +7,7 @@ import keras
 from keras_idea.errors import ConfigError
 from keras_idea.keras_private.layers import rematerialize, walk
 from keras_idea.lm.runs.config import RunConfig
-from keras_idea.schedules import CosineDecay
-from keras_idea.schedules.learning_rate import Accumulated
+from keras_idea.schedules import Accumulated, CosineDecay
 from keras_idea.surgery import find_ffns
 
 

@@ -179,7 +179,6 @@ class Distillation(Table):
     temperature: _Positive = _key(1.0, "divides the logits of both models")
     weight: _Fraction = _key(0.5, "the teacher's share of the loss")
     top_k: _Count | None = _key(None, "only the teacher's most likely tokens")
-    features: bool = _key(False, "also compares the output of each block")
 
 
 class Pruning(Table):

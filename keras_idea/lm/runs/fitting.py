@@ -272,9 +272,6 @@ def _taught(config: RunConfig, teacher: keras.Model, student: keras.Model) -> An
 
 
 def _monitor(run: Run, name: str) -> list[keras.callbacks.Callback]:
-    config = run.config
-    if not config.run.tensorboard:
+    if not run.config.run.tensorboard:
         return []
-    logs = run.folder.path / "tensorboard" / name.replace(" ", "-")
-    tokens = config.data.batch_size // config.parts * run.length
-    return [Monitor(logs, tokens_per_batch=tokens, sequence_length=run.length)]
+    return [Monitor(run.folder.path / "tensorboard" / name.replace(" ", "-"))]
