@@ -11,9 +11,9 @@ import numpy as np
 from keras import ops
 
 from keras_idea.errors import ArgumentError
+from keras_idea.hub.compare import check_same_function
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.rebuild import rebuild_backbone
-from keras_idea.hub.same_function import check_same_function
 from keras_idea.keras_private.bare_copy import hand_on_training
 from keras_idea.keras_private.layers import (
     first_argument,

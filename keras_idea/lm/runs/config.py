@@ -127,7 +127,9 @@ class Data(Table):
         "files or folders: text, .jsonl, .parquet, also .zst and .gz; or "
         '"stdlib", the source code of Python',
     )
-    dataset: _Text | None = _key(None, "instead, a Hugging Face dataset: NAME@REVISION")
+    dataset: _Text | None = _key(
+        None, "instead, a Hugging Face dataset: NAME:CONFIG@REVISION"
+    )
     field: _Text = _key("text", "the key or column of a record that holds its text")
     documents: Literal["file", "paragraphs", "lines"] = _key(
         "file", "what a document of a text file is: file, paragraphs or lines"

@@ -106,7 +106,7 @@ class Run:
         _, following, *weights = self.validation
         counts = weights[0] > 0 if weights else np.ones(following.shape, bool)
         return LossUnits(
-            train=text.train_bytes_per_token(),
+            train=text.bytes_per_token(),
             validation=text.bytes_per_token(following[counts]),
             train_counted=text.counted,
             validation_counted=float(counts.mean()),

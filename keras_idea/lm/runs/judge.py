@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from keras_idea.errors import ArgumentError, ConfigError, ExportRefused
+from keras_idea.errors import ArgumentError, ConfigError
 from keras_idea.hub.families import needs_start
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.data.documents import documents, find_files
@@ -19,8 +19,6 @@ from keras_idea.lm.runs.config import RunConfig, load_config
 
 #: Tokens that a model sees at once if its run does not say.
 DEFAULT_LENGTH = 1024
-# A text and its tokens are held in memory.
-_MOST_BYTES = 512_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +32,7 @@ class LoadedModel:
 
 def load_judged(path: str | os.PathLike, length: int | None = None) -> LoadedModel:
     """Loads a run's narrow model, or any checkpoint, to evaluate it."""
-    try:
-        model: Any = load_run(path, purpose="evaluate")
-    except ExportRefused as error:
-        raise ArgumentError(str(error)) from error
+    model: Any = load_run(path)
     vocabulary, window_start = vocabulary_of(model), None
     if vocabulary is None:
         raise ArgumentError(
@@ -66,17 +61,12 @@ def judge_text(
     if len(ids) < 2:
         raise ArgumentError(f"{str(source)!r} has no 2 tokens. Give more text.")
     sizes, start = judged.vocabulary.token_bytes, judged.window_start
-    return perplexity(judged.scorer, ids, sizes, stride, start_id=start)
+    return perplexity(judged.scorer, ids, sizes, stride, start, verbose=True)
 
 
 def whole_text(source: str | os.PathLike) -> str:
     """The text of a file, a folder or "stdlib"."""
-    files = find_files(source)
-    if sum(file.stat().st_size for file in files.values()) > _MOST_BYTES:
-        raise ArgumentError(
-            f"{str(source)!r} has more than {_MOST_BYTES:,} bytes. Give a part of it."
-        )
-    return "".join(documents(files.values()))
+    return "".join(documents(find_files(source).values()))
 
 
 def shown(found: Perplexity) -> str:

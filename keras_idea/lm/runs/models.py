@@ -1,25 +1,21 @@
 """The models of a run, wide and narrow: from nothing, or from a checkpoint."""
 
-import contextlib
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
 
-from keras_idea.errors import (
-    ArgumentError,
-    ConfigError,
-    MissingPackage,
-)
+from keras_idea.errors import ConfigError
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.hub.families import HEAD_ARGUMENTS, HUB_FAMILIES, needs_start
 from keras_idea.hub.ffn import hub_ffns
 from keras_idea.hub.folder import task_class
 from keras_idea.hub.kept import save_preset
 from keras_idea.hub.loading import (
+    check_language_model,
     check_not_quantized,
     load,
     outline,
@@ -82,7 +78,7 @@ def _of_family(config: RunConfig, family: str, vocabulary_size: int | None) -> S
         "num_query_heads": shape.num_heads,
         "num_key_value_heads": shape.key_value_heads,
         "hidden_dim": shape.model_dim,
-        "intermediate_dim": shape.hidden_dim * row.ffns.per_neuron,
+        "intermediate_dim": shape.hidden_dim * row.layouts[0].per_neuron,
         "dtype": config.run.dtype,
     }
     if row.from_nothing.needs_head_dim or "kv_groups" in shape.pruned_kinds:
@@ -92,30 +88,27 @@ def _of_family(config: RunConfig, family: str, vocabulary_size: int | None) -> S
         getattr(hub.models, f"{row.prefix}CausalLM"),
         getattr(hub.models, f"{row.prefix}Backbone"),
         arguments,
-        {"intermediate_dim": row.ffns.per_neuron},
+        {"intermediate_dim": row.layouts[0].per_neuron},
     )
 
 
 def _of_preset(config: RunConfig, preset: str) -> Source:
     """A checkpoint that KerasHub loads."""
     hub, dtype = keras_hub(), config.run.dtype
-    with loading(preset):
-        check_not_quantized(preset)
-        backbone: Any = outline(preset, dtype)
-        patch_get_config(backbone)
-        ffns = hub_ffns(backbone)
-        if any(ffn.layout.experts for ffn in ffns):
-            raise ArgumentError(
-                "A mixture of experts adds the loss of its router to that of the text. "
-                "Prune it in Python, with `IdeaPruneCallback`."
-            )
-        task = task_class(hub.models.CausalLM, type(backbone))
-        if task is None:
-            raise ArgumentError(f"KerasHub has no CausalLM of a {type(backbone)}.")
+    check_not_quantized(preset)
+    backbone: Any = outline(preset, dtype)
+    check_language_model(preset, backbone)
+    patch_get_config(backbone)
+    ffns = hub_ffns(backbone)
+    if any(ffn.layout.experts for ffn in ffns):
+        raise ConfigError(
+            "`model.preset`: a mixture of experts adds the loss of its router to that "
+            "of the text. Prune it in Python, with `IdeaPruneCallback`."
+        )
+    task = task_class(hub.models.CausalLM, type(backbone))
 
     def wide() -> keras.Model:
-        with loading(preset):
-            model: Any = load(preset, dtype)
+        model: Any = load(preset, dtype)
         model.preprocessor = None  # it trains on tokens
         return model
 
@@ -228,10 +221,7 @@ def run_models(config: RunConfig) -> RunModels:
         text = tokens_of(config, vocabulary)
     else:
         source = source_of(config)  # before a text is tokenized
-        with loading(shape.preset):
-            made.append(preprocessor_of(shape.preset))
-            if made[0] is None:
-                raise ArgumentError("It has no tokenizer.")
+        made.append(preprocessor_of(shape.preset))
         text = tokens_of(config, tokenizer_vocabulary(made[0].tokenizer))
     (preprocessor,), starts_all = made, False
     start_id = preprocessor.tokenizer.start_token_id
@@ -251,21 +241,6 @@ def run_models(config: RunConfig) -> RunModels:
         preprocessor,
         start_id if starts_all else None,
     )
-
-
-@contextlib.contextmanager
-def loading(preset: str) -> Iterator[None]:
-    """Turns each error of the block into a `ConfigError` about the preset."""
-    try:
-        yield
-    except MissingPackage:
-        raise
-    # From many places: no such folder, no such handle, no network, no FFN to prune.
-    except Exception as error:
-        raise ConfigError(
-            f"`model.preset` gives no model to prune: {' '.join(str(error).split())} "
-            f"Received: {preset!r}. Set it to a language model with its tokenizer."
-        ) from error
 
 
 def keras_hub() -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from keras_idea import methods, processes
 from keras_idea.callbacks import IdeaPruneCallback
 from keras_idea.callbacks.checkpoint.state import newest, restore_model
-from keras_idea.errors import ConfigError, ExportRefused, PruningStopped
+from keras_idea.errors import ConfigError, PruningStopped
 from keras_idea.files import replacing, reserve, weights_bytes
 from keras_idea.finding.find import find_groups
 from keras_idea.hub.inputs import token_inputs
@@ -97,10 +97,7 @@ def _prepare(config: RunConfig, folder: RunFolder) -> Run:
 
 def _load_teacher(run: Run) -> keras.Model:
     source, own = run.config.distillation.teacher, run.models.text.vocabulary
-    try:
-        teacher: Any = load_run(str(source), dtype=run.config.run.dtype)
-    except ExportRefused as error:
-        raise ConfigError(f"`distillation.teacher`: {error}") from error
+    teacher: Any = load_run(str(source), dtype=run.config.run.dtype)
     known = vocabulary_of(teacher)
     if known is None or known.fingerprint != own.fingerprint:
         raise ConfigError(
@@ -121,7 +118,7 @@ def _summary(run: Run) -> str:
         f"Text: {text.description} ({plural(len(text.train), 'token')} to train on, "
         f"{len(text.held_out):,} held out), read {times:,.3g} times",
         f"Vocabulary: {plural(run.models.source.vocabulary_size, 'token')}, "
-        f"{text.train_bytes_per_token():.2f} bytes per token{begins}",
+        f"{text.bytes_per_token():.2f} bytes per token{begins}",
         f"Backend: {keras.backend.backend()}. Run folder: {run.folder.shown}",
     ]
     if times > _PASSES:
@@ -185,7 +182,7 @@ def _method(run: Run, model: keras.Model) -> str | methods.Method:
         seed=run.config.run.seed, batch_size=count, length=run.length
     )
     data = token_inputs(model, next(iter(batches))[0])
-    measured = {"data": data, "num_samples": count, "refit": refits}
+    measured: dict[str, Any] = {"data": data, "num_samples": count, "refit": refits}
     if settings.method == "activation":
         return methods.Activation(by_weights=settings.by_weights, **measured)
     return methods.Random(**measured)
