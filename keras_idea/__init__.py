@@ -18,7 +18,7 @@ except (ModuleNotFoundError, ValueError) as error:  # of a backend that it does 
         f"{_did_you_mean(_environ.get('KERAS_BACKEND'), _backends)}"
     ) from error
 
-from keras_idea import functional, methods, models
+from keras_idea import functional, methods
 from keras_idea.callbacks import Checkpoint, IdeaPruneCallback, Monitor
 from keras_idea.distillation import distiller
 from keras_idea.elastic import ElasticCallback, sliced
@@ -67,7 +67,6 @@ __all__ = [
     "find_groups",
     "functional",
     "methods",
-    "models",
     "recommended",
     "shrink",
     "sliced",

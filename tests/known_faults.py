@@ -178,3 +178,6 @@ FAULTS = (
         "jax",
     ),
 )
+
+# Mutations that change nothing that a user could see, and why.
+HARMLESS: dict[str, str] = {}

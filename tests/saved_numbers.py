@@ -27,7 +27,7 @@ import numpy as np
 import keras_idea as ki
 from keras_idea.export import export_gguf, export_hf
 from tests.support.hub_models import batch, tiny_lm
-from tests.support.tiny_decoder import TINY
+from tests.support.tiny_decoder import TINY, decoder
 
 STEPS, BEGIN, PRUNE = 8, 2, 3
 METHODS = {
@@ -109,9 +109,9 @@ def fitted(model, x, y, *callbacks, epochs=STEPS // 4, **options):
 
 
 def own_decoder(seed=0, **options):
-    """This package's decoder."""
+    """A small decoder."""
     keras.utils.set_random_seed(seed)
-    return ki.models.decoder(TINY, **options)
+    return decoder(TINY, **options)
 
 
 def dense_model():
@@ -173,11 +173,14 @@ def families():
         x, y, *_ = batch(lm, np.random.default_rng(0), size=16)
         yield f"{name}, neurons", fitted(lm, x, y, prune("sensitivity", "end"))
     keras.utils.set_random_seed(0)
-    lm = compiled(own_decoder())
-    x, y = lm_data()
+    lm = compiled(tiny_lm("mistral"))
+    x, y, *_ = batch(lm, np.random.default_rng(0), size=16)
     options = {"target_dim": None, "targets": {"kv_groups": 1, "neurons": 0.5}}
-    yield "heads and neurons", fitted(lm, x, y, prune("sensitivity", "end", **options))
-    lm = compiled(own_decoder())
+    yield (
+        "mistral, heads and neurons",
+        fitted(lm, x, y, prune("sensitivity", "end", **options)),
+    )
+    lm, (x, y) = compiled(own_decoder()), lm_data()
     options = {"target_dim": None, "target_parameters": int(0.8 * lm.count_params())}
     yield "budget", fitted(lm, x, y, prune("sensitivity", "progressive", **options))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_idea import processes
 from keras_idea.errors import ArgumentError
-from keras_idea.files import check_folder, writing
+from keras_idea.files import check_folder
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.groups.kinds import KINDS
 from keras_idea.keras_private.optimizer_variables import as_int
@@ -105,16 +105,14 @@ class Monitor(keras.callbacks.Callback):
         board = require("tensorboardX", "Logging to TensorBoard", "tensorboard")
         start = as_int(self.model.optimizer.iterations)
         self._start = self._point = self._reading = start
-        cure = "Set `log_dir` to another folder."
-        with writing("The TensorBoard log", self.log_dir, cure):
-            self._writer = board.SummaryWriter(
-                self.log_dir,
-                purge_step=start + 1,  # hides what a killed run wrote later
-                flush_secs=10,
-                write_to_disk=processes.is_first(),
-                # Else a second writer in the same second uses the first one's file.
-                filename_suffix=f".{os.getpid()}.{next(_numbers):04}",
-            )
+        self._writer = board.SummaryWriter(
+            self.log_dir,
+            purge_step=start + 1,  # hides what a killed run wrote later
+            flush_secs=10,
+            write_to_disk=processes.is_first(),
+            # Else a second writer in the same second uses the first one's file.
+            filename_suffix=f".{os.getpid()}.{next(_numbers):04}",
+        )
         charts = {name: ["Multiline", tags] for name, tags in _CHARTS.items()}
         self._writer.add_custom_scalars({"IDEA Prune": charts})
         self._due: dict[int, dict | None] = {}

@@ -22,7 +22,7 @@ from keras_idea.methods.calibration import (
     captured,
     refitting,
 )
-from keras_idea.methods.captures import HiddenStatistic, Sums, capture_of
+from keras_idea.methods.captures import Statistic, Sums, capture_of
 from keras_idea.methods.method import Method
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice, check_int
@@ -136,7 +136,7 @@ class Activation(Method):
         captures = [capture_of(group, self._statistic(group)) for group in groups]
         return self._ranked(groups, captured(model, captures, samples))
 
-    def _statistic(self, group: Any) -> HiddenStatistic:
+    def _statistic(self, group: Any) -> Statistic:
         if group.kind != KV_GROUPS:
             return functools.partial(activation_sums, aggregation=self.aggregation)
         return functools.partial(_of_heads, group.hidden_dim, self.aggregation)

@@ -11,9 +11,9 @@ import numpy as np
 from keras import ops
 
 from keras_idea.errors import ArgumentError
+from keras_idea.hub.compare import check_same_function
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.rebuild import rebuild_backbone
-from keras_idea.hub.same_function import check_same_function
 from keras_idea.keras_private.bare_copy import hand_on_training
 from keras_idea.keras_private.layers import (
     first_argument,
@@ -24,7 +24,7 @@ from keras_idea.keras_private.layers import (
 from keras_idea.keras_private.models import Functional, calls_in, instead
 from keras_idea.keras_private.variables import without_values
 from keras_idea.methods.calibration import Calibration, captured
-from keras_idea.methods.captures import LayerCapture, Sums
+from keras_idea.methods.captures import Sums, layer_capture
 from keras_idea.surgery.copying import Copier, rebuilt
 from keras_idea.typing import Tensor
 
@@ -118,7 +118,7 @@ def block_influence(
 
     Source: ShortGPT (arXiv 2403.03853).
     """
-    found = captured(model, [LayerCapture(b, _cosines) for b in blocks], samples)
+    found = captured(model, [layer_capture(b, _cosines) for b in blocks], samples)
     return np.array([1 - float(total) / max(n, 1.0) for total, n in found])
 
 

@@ -18,7 +18,7 @@ from keras_idea.hub.families import HEAD_ARGUMENTS, is_task
 from keras_idea.keras_private.bare_copy import hand_on_training
 from keras_idea.keras_private.layers import sublayers, walk
 from keras_idea.methods.calibration import Calibration, captured
-from keras_idea.methods.captures import LayerCapture
+from keras_idea.methods.captures import layer_capture
 from keras_idea.surgery.copying import rebuilt
 
 _SIZE = "hidden_dim"  # what the configs call D
@@ -54,7 +54,7 @@ def stream_importance(model: keras.Model, samples: Calibration) -> np.ndarray:
         and [tuple(v.shape) for v in layer.weights] == [(getattr(backbone, _SIZE),)]
     ]
     captures = [
-        LayerCapture(norm, lambda _, outputs, mask: activation_sums(outputs, mask))
+        layer_capture(norm, lambda _, outputs, mask: activation_sums(outputs, mask))
         for norm in norms
     ]
     sums = captured(model, captures, samples)

@@ -18,7 +18,6 @@ from keras_idea.methods.calibration import (
     calling,
     part_of,
     slices_of,
-    tell,
 )
 from keras_idea.methods.method import Method
 from keras_idea.step.pruner import NeuronPruner
@@ -161,7 +160,6 @@ def _mean_scores(
         for total, track in zip(totals, tracks, strict=True):
             total += ops.convert_to_numpy(track.ffn.scores)
         count += 1
-        tell([group.name for group in groups])
     pruner.detach(copy)
     if not count:
         raise ArgumentError("The calibration data hold no sample. Give at least one.")

@@ -11,9 +11,9 @@ import numpy as np
 from keras import ops
 
 from keras_idea.errors import ArgumentError
+from keras_idea.hub.compare import check_same_outputs, probe_of
 from keras_idea.hub.families import is_causal, is_task
 from keras_idea.hub.kept import keep, kept_of
-from keras_idea.hub.same_function import check_same_outputs, probe_of
 from keras_idea.hub.vocabulary import Tokens, most_used, tokens_of
 from keras_idea.shapes.features import take_along
 from keras_idea.shapes.targets import VOCABULARY, size_of

@@ -13,12 +13,12 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.finding.pairing import Pair, cut_to, paired_variables
 from keras_idea.groups.kinds import NEURONS
-from keras_idea.hub.families import is_backbone
-from keras_idea.hub.same_function import (
+from keras_idea.hub.compare import (
     check_same_function,
     check_same_outputs,
     outputs_of,
 )
+from keras_idea.hub.families import is_backbone
 from keras_idea.keras_private.bare_copy import hand_on_training
 from keras_idea.keras_private.callbacks import warn_user
 from keras_idea.keras_private.layers import (

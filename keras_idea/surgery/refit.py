@@ -44,7 +44,7 @@ class Products:
         self.shift: Any = None
 
     def __call__(self, hidden: Tensor, mask: Tensor | None) -> Sums:
-        """What a batch adds: a `HiddenStatistic`."""
+        """What a batch adds: a `Statistic`."""
         batch, rows = hidden.shape[0], hidden.shape[-1]
         hidden = ops.reshape(ops.cast(hidden, "float32"), (batch, -1, rows))
         counts_BT1 = _counts(hidden, mask)
@@ -75,7 +75,7 @@ class Tokens:
         self.samples = 0
 
     def __call__(self, hidden: Tensor, mask: Tensor | None) -> Sums:
-        """What a batch adds: a `HiddenStatistic`."""
+        """What a batch adds: a `Statistic`."""
         batch = hidden.shape[0]
         counts_BT1 = _counts(ops.reshape(hidden, (batch, -1, hidden.shape[-1])), mask)
         parts = _parts(self.samples, batch)
@@ -130,7 +130,7 @@ def carry_out_and_refit(
     + \lambda s \lVert W' - W_K \rVert^2$$
 
     `H` is what the reader's kernel `W` is multiplied with (of a convolution, what it
-    covers at each place; see `patches`), `K` are the rows that stay; see `refit_rows`.
+    covers at each place), `K` are the rows that stay; see `refit_rows`.
     A bias of the reader is fitted too, without a penalty. `lambda` is chosen by the
     error on every fourth sample, which is held out. Nothing is compiled. Of a
     functional model each layer is called once on the data, and once more for each

@@ -10,12 +10,10 @@ PACKAGE = ROOT / "keras_idea"
 OTHERS = {
     "callbacks/checkpoint/state.py": {"OSError"},
     "__init__.py": {"AttributeError", "ImportError"},
-    "files.py": {"BlockingIOError", "OSError"},
     "keras_private/symbolic.py": {"ValueError"},
     "functional/width.py": {"NotImplementedError"},
     "hub/importer.py": {"NotImplementedError", "KeyError"},
     "methods/method.py": {"NotImplementedError"},
-    "processes.py": {"ValueError"},
 }
 
 

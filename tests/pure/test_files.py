@@ -10,8 +10,7 @@ import threading
 import pytest
 
 from keras_idea import files
-from keras_idea.errors import ReportRefused
-from keras_idea.files import check_place, json_digest, replacing, write_atomically
+from keras_idea.files import json_digest, replacing, write_atomically
 from tests.support.full_disk import full_disk
 
 
@@ -129,31 +128,6 @@ class TestReplacing:
         assert (tmp_path / "file").read_text() == "earlier"
         names = {path.name for path in tmp_path.iterdir()} - {"file"}
         assert len(names) == 1 and names.pop().startswith(files.TEMPORARY)
-
-
-class TestCheckPlace:
-    def test_a_file_above_is_named(self, tmp_path):
-        (tmp_path / "file").write_text("x")
-        for folder in ("file", "file/below", "file/far/below"):
-            with pytest.raises(
-                ReportRefused, match=r"^It cannot be made: '.*file' is a file\. Mend\.$"
-            ):
-                check_place(
-                    tmp_path / folder,
-                    ReportRefused,
-                    "It cannot be made",
-                    "Mend.",
-                    folder=True,
-                )
-        with pytest.raises(ReportRefused, match=r" is a file\.$"):
-            check_place(tmp_path / "file", ReportRefused, "It cannot be", folder=True)
-
-    def test_a_link_to_nothing_is_named(self, tmp_path):
-        """`mkdir` would say that the file exists."""
-        (tmp_path / "link").symlink_to(tmp_path / "gone" / "below")
-        for folder in ("link", "link/below"):
-            with pytest.raises(ReportRefused, match=r"link' is a link to nothing\.$"):
-                check_place(tmp_path / folder, ReportRefused, "It", folder=True)
 
 
 class TestJsonDigest:

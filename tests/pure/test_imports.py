@@ -21,7 +21,6 @@ FLOORS = [
     {"groups", "schedules"},
     {"layers"},
     {"methods", "hub"},
-    {"models"},
     {"finding"},
     {"settings"},
     {"step"},

@@ -22,7 +22,7 @@ from keras_idea.callbacks.checkpoint.state import (
     write,
 )
 from keras_idea.errors import ArgumentError, CheckpointError
-from keras_idea.files import TEMPORARY, check_folder, writing
+from keras_idea.files import TEMPORARY, check_folder
 from keras_idea.keras_private.callbacks import (
     is_stopping,
     kind_of,
@@ -113,7 +113,7 @@ class Checkpoint(keras.callbacks.Callback):
         ValueError: If an argument is outside its range or `folder` cannot be made. When
             `fit` begins: if a callback that the checkpoint must save comes after it.
         CheckpointError: If the folder holds checkpoints that were not restored.
-        DiskError: If a checkpoint cannot be written. The earlier ones stay.
+        OSError: If a checkpoint cannot be written. The earlier ones stay.
 
     Example:
     >>> checkpoint = Checkpoint("runs/mine/checkpoints", identity={"seed": 0})
@@ -291,8 +291,7 @@ class Checkpoint(keras.callbacks.Callback):
 
         def save() -> str:
             self._check_folder()
-            with writing(f"The checkpoint after epoch {done}", self.folder, _CURE):
-                return write(self.folder, arrays, facts, self.keep)
+            return write(self.folder, arrays, facts, self.keep)
 
         self._known.add(processes.from_first(save))
 
@@ -333,12 +332,6 @@ class Checkpoint(keras.callbacks.Callback):
                 found.append((f"{kind} of {monitor}" if monitor else kind, peer))
             behind = behind or peer is self
         return found
-
-
-_CURE = (
-    "Free space on that disk, or make the folder writable, and run the program again; "
-    "`restore(model)` resumes it."
-)
 
 
 def _is_finite(model: keras.Model, logs: Mapping[str, Any]) -> bool:

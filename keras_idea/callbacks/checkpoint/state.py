@@ -21,7 +21,6 @@ from keras_idea import processes
 from keras_idea.errors import CheckpointError
 from keras_idea.files import replacing
 from keras_idea.finding.find import FFN, find_groups
-from keras_idea.keras_private.jax_processes import gathered
 from keras_idea.keras_private.layers import is_built, student_of
 from keras_idea.keras_private.optimizer_variables import as_int, innermost, parts
 from keras_idea.methods.learned_mask import MaskLearner
@@ -148,7 +147,7 @@ def model_state(
     }
     arrays = {}
     for name, variable in _variables(model, groups).items():
-        array = gathered(variable.value)
+        array = processes.gathered(variable.value)
         if processes.is_first():
             array = keras.ops.convert_to_numpy(array)
             arrays[name] = np.asarray(array, order="C")

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.daily()
 RUN = (
     with_hub(
         ALONE,
-        'hub = "llama3"',
         # Which the devices divide.
         'tokenizer = "bpe"',
         "vocabulary_size = 264",
@@ -32,17 +31,20 @@ RUN = (
 )
 
 
-def write_run(folder, mesh=(1, 1), run=RUN):
+PROGRAM = ("-m", "tests.support.mesh_train", "run.toml")
+
+
+def write_run(folder, mesh=(1, 1)):
     """A run on documents, on `(data, model)` devices."""
     folder.mkdir(exist_ok=True)
     texts = [f"{TEXT[7 * i % 400 :][:300]} {i}." for i in range(60)]
     lines = [json.dumps({"text": text}) + "\n" for text in texts]
     (folder / "documents.jsonl").write_text("".join(lines))
     keys = (f"data = {mesh[0]}", f"model = {mesh[1]}")
-    (folder / "run.toml").write_text(with_keys(run, "distribution", *keys))
+    (folder / "run.toml").write_text(with_keys(RUN, "distribution", *keys))
 
 
-def start(folder, count=1, devices=1, arguments=()):
+def start(folder, count=1, devices=1, arguments=(), program=PROGRAM):
     """Starts the processes of a run, each with so many devices."""
     with socket.socket() as found:
         found.bind(("localhost", 0))
@@ -59,10 +61,9 @@ def start(folder, count=1, devices=1, arguments=()):
         flags = os.environ.get("XLA_FLAGS", "")
         flags += f" --xla_force_host_platform_device_count={devices}"
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": flags}
-        command = ["-m", "tests.support.mesh_train", "run.toml", *arguments]
         started.append(
             subprocess.Popen(
-                [sys.executable, *command],
+                [sys.executable, *program, *arguments],
                 cwd=folder,
                 env=environment | told,
                 stdout=subprocess.PIPE,
@@ -79,8 +80,8 @@ def end(started):
     return [(p.returncode, out) for p, out in zip(started, outputs, strict=True)]
 
 
-def carry_out(folder, mesh=(1, 1), count=1, devices=1, run=RUN):
-    write_run(folder, mesh, run)
+def carry_out(folder, mesh=(1, 1), count=1, devices=1):
+    write_run(folder, mesh)
     ended = end(start(folder, count, devices))
     assert [status for status, _ in ended] == [0] * count, ended[0][1] + ended[-1][1]
     return what_was(folder)

@@ -6,8 +6,8 @@ import pytest
 import keras_idea as ki
 from keras_idea.finding.work_count import matrix_weights, multiply_adds
 from keras_idea.functional.counts import train_flops
-from keras_idea.models import DecoderConfig, decoder
 from tests.support.helpers import residual_model
+from tests.support.tiny_decoder import DecoderConfig, decoder
 
 FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}
 
