@@ -46,7 +46,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     Build the model before `fit`. When an epoch ends and before the model is narrowed,
     the callback compares the active units with the schedule. It raises `PruningStopped`
     if they differ or had no finite gradient. `EarlyStopping` with
-    `restore_best_weights=True` begins to look for the best anew when the width changes.
+    `restore_best_weights=True` starts over when the width changes.
 
     If a run stops during pruning (EarlyStopping, Ctrl-C), the model stays masked at its
     present width, and `keras_idea.compact(model)` gives that width. After an exception,
