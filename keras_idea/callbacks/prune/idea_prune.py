@@ -49,7 +49,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     `restore_best_weights=True` starts over when the width changes.
 
     If a run stops during pruning (EarlyStopping, Ctrl-C), the model stays masked at its
-    present width, and `keras_idea.compact(model)` gives that width. After an exception,
+    present width, and `keras_idea.compact(model)` gives that width. Training without
+    the callback gives masked neurons weights again, so compact first. After an exception,
     Keras calls no hook: call `on_train_end()` before you train the same model without
     the callback, or pruning continues. Ctrl-C during the narrowing takes effect after
     it.
