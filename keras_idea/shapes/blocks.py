@@ -23,7 +23,7 @@ from keras_idea.keras_private.layers import (
 )
 from keras_idea.keras_private.models import Functional, calls_in, instead
 from keras_idea.keras_private.variables import without_values
-from keras_idea.methods.calibration import Calibration, captured
+from keras_idea.methods.calibration import Samples, captured
 from keras_idea.methods.captures import Sums, layer_capture
 from keras_idea.surgery.copying import Copier, rebuilt
 from keras_idea.typing import Tensor
@@ -109,7 +109,7 @@ def _passing(call: Callable[..., Any]) -> Callable[..., Any]:
 def block_influence(
     model: keras.Model,
     blocks: Sequence[keras.layers.Layer],
-    samples: Calibration,
+    samples: Samples,
 ) -> np.ndarray:
     r"""Measures how far each block turns its input, from 0 to 2.
 

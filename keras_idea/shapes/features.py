@@ -17,7 +17,7 @@ from keras_idea.functional.activation import activation_sums
 from keras_idea.hub.families import HEAD_ARGUMENTS, is_task
 from keras_idea.keras_private.bare_copy import hand_on_training
 from keras_idea.keras_private.layers import sublayers, walk
-from keras_idea.methods.calibration import Calibration, captured
+from keras_idea.methods.calibration import Samples, captured
 from keras_idea.methods.captures import layer_capture
 from keras_idea.surgery.copying import rebuilt
 
@@ -41,7 +41,7 @@ def backbone_of(model: keras.Model) -> keras.Model:
     return backbone
 
 
-def stream_importance(model: keras.Model, samples: Calibration) -> np.ndarray:
+def stream_importance(model: keras.Model, samples: Samples) -> np.ndarray:
     """Returns the mean size of each feature after the norms, summed over the norms.
 
     Source: Minitron (arXiv 2407.14679).
