@@ -182,14 +182,17 @@ class EndlessPruning(ki.IdeaPruneCallback):
     what it costs a user.
     """
 
+    begun = False
+
     def set_params(self, params):
         """Hides how long one `fit` is, as it is with data of unknown length."""
         super().set_params({**params, "steps": None})
 
     def on_train_begin(self, logs=None):
         """Begins with the first turn only."""
-        if self._session is None:
+        if not self.begun:
             super().on_train_begin(logs)
+        self.begun = True
 
     def on_train_end(self, logs=None):
         """Goes on in the next turn."""

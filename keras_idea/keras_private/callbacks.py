@@ -79,7 +79,7 @@ def remember(callback: keras.callbacks.Callback, state: dict[str, Any]) -> None:
 
 
 def forget_best(callback: keras.callbacks.Callback) -> None:
-    """Has each EarlyStopping in the list of a callback begin to look for the best anew.
+    """Makes each EarlyStopping in the list of a callback forget the best so far.
 
     To be called in a hook of that callback, if earlier weights no longer fit.
     """
