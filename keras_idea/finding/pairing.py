@@ -24,7 +24,7 @@ Pair: TypeAlias = tuple[keras.Variable, keras.Variable, list[Kept]]
 
 
 def plain_variables(model: keras.layers.Layer) -> list[keras.Variable]:
-    """The variables of a model, without scores, masks and probes."""
+    """The variables of a model, without scores and masks."""
     held = [layer.variables for layer in walk(model) if isinstance(layer, NeuronState)]
     states = {id(variable) for variables in held for variable in variables}
     return [variable for variable in model.variables if id(variable) not in states]

@@ -7,7 +7,7 @@ import keras
 
 from keras_idea.keras_private.layers import own_attributes
 
-#: Where Keras's layers, KerasHub's and this package's hold their projections.
+#: Attributes in which the layers of Keras and KerasHub hold their projections.
 _NAMES = (
     ("_query_dense", "query_dense", "query"),
     ("_key_dense", "key_dense", "key"),

@@ -36,12 +36,6 @@ def initial_epoch() -> int:
     return 0 if fit is None else fit.f_locals.get("initial_epoch") or 0
 
 
-def fit_under_way() -> tuple[int, int] | None:
-    """What tells the innermost `fit` that has called from any other; None: no `fit`."""
-    fit = _fit()
-    return fit and (id(fit), id(fit.f_locals.get("epoch_iterator")))
-
-
 def _fit() -> types.FrameType | None:
     for frame in _callers():
         fits = frame.f_code.co_name == "fit"
@@ -125,13 +119,18 @@ def remember(callback: keras.callbacks.Callback, state: dict[str, Any]) -> None:
             setattr(callback, name, state[name])
 
 
-def begin_with(model: keras.Model, epoch: int | None) -> None:
-    """Sets the epoch with which the `fit` under way begins, in `on_train_begin`.
+def forget_best(callback: keras.callbacks.Callback) -> None:
+    """Has each EarlyStopping in the list of a callback begin to look for the best anew.
 
-    It overrules `initial_epoch` in this and later calls of `fit`, until it is called
-    with None.
+    To be called in a hook of that callback, if earlier weights no longer fit.
     """
-    model._initial_epoch = epoch
+    for peer in peers(callback):
+        if (
+            isinstance(peer, keras.callbacks.EarlyStopping)
+            and peer.restore_best_weights
+        ):
+            peer.best = peer.best_weights = None
+            peer.wait = 0
 
 
 # The last one's frames are those of functions that a scope is around.

@@ -11,8 +11,6 @@ import keras
 # `Functional` is public only as what `keras.Model(inputs, outputs)` makes.
 from keras.src.models.functional import Functional, functional_like_constructor
 
-from keras_idea.keras_private.train_step import with_train_step
-
 
 def compilation(model: keras.Model) -> object:
     """An object that stands for the last `compile`, or None.
@@ -60,21 +58,15 @@ def renew_state(model: keras.Model) -> None:
         model._jax_state = dict(zip(names, values, strict=True))
 
 
-def make_train_function(model: keras.Model, known: bool = False) -> None:
+def make_train_function(model: keras.Model) -> None:
     """Makes a model's train function anew, one that shares no trace with another.
 
     `make_train_function(force=True)` alone does not do: jax takes equal functions for
     one, bound methods of one object are equal, and so it would find what it traced
     for another set of variables. Seen with Keras 3.15.1, jax 0.10.2.
-
-    If `known`, `train_step_of` is to find its train step, on jax.
     """
-    with contextlib.ExitStack() as scopes:
-        step = functools.partial(model.train_step)
-        scopes.enter_context(instead(model, "train_step", step))
-        if known and keras.backend.backend() == "jax":
-            make = functools.partial(with_train_step, model._make_function)
-            scopes.enter_context(instead(model, "_make_function", make))
+    step = functools.partial(model.train_step)
+    with instead(model, "train_step", step):
         model.make_train_function(force=True)
 
 

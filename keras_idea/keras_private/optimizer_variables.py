@@ -127,12 +127,6 @@ def accumulated_gradient(
     return optimizer._accumulated_gradients[index]
 
 
-def gradient_sums(part: keras.Optimizer) -> list[keras.Variable]:
-    """The variables of all `accumulated_gradient`s; empty if it accumulates none."""
-    sums = vars(part).get("_accumulated_gradients") or []
-    return [variable for variable in sums if variable is not None]
-
-
 def track_variable(optimizer: keras.Optimizer, variable: keras.Variable) -> None:
     """Takes back a variable that `add_variable` made and `untrack` took away."""
     optimizer._track_variable(variable)
@@ -170,26 +164,6 @@ class _MatricesWithoutValues(list):
                 if len(variable.shape) > 1:
                     scope.enter_context(without_values())
                 yield variable
-
-
-def train_others(
-    part: keras.Optimizer, variables: Sequence[keras.Variable], slots: dict[str, list]
-) -> None:
-    """Gives a built optimizer other variables to train, in a new order.
-
-    `build` does it once only. `slots` holds by attribute name its new list, an entry a
-    variable; what a list has lost is no longer the optimizer's.
-    """
-    before = {id(v): v for name in slots for v in getattr(part, name) if v is not None}
-    for name, slot in slots.items():
-        for variable in slot:
-            before.pop(id(variable), None)
-        _renew(part, name, slot)
-    _renew(part, "_trainable_variables", list(variables))
-    for gone in before.values():
-        untrack_variable(part, gone)
-    places = {part._var_key(variable): i for i, variable in enumerate(variables)}
-    _renew(part, "_trainable_variables_indices", places)
 
 
 def rename_key(part: keras.Optimizer, old_key: Any, new_key: Any) -> None:

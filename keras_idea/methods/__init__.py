@@ -10,8 +10,7 @@ from keras_idea.methods.activation import Activation
 from keras_idea.methods.calibration import Calibration
 from keras_idea.methods.learned_mask import LearnedMask
 from keras_idea.methods.magnitude import Magnitude
-from keras_idea.methods.method import Decision, Job, Method
-from keras_idea.methods.probe import Probe
+from keras_idea.methods.method import Method
 from keras_idea.methods.random import Random
 from keras_idea.methods.sensitivity import Sensitivity
 from keras_idea.validation import did_you_mean
@@ -49,12 +48,9 @@ __all__ = [
     "METHODS",
     "Activation",
     "Calibration",
-    "Decision",
-    "Job",
     "LearnedMask",
     "Magnitude",
     "Method",
-    "Probe",
     "Random",
     "Scoring",
     "Sensitivity",

@@ -1,12 +1,11 @@
 """Statistics of activations over given samples, with the weights as they are."""
 
 import contextlib
-import contextvars
 import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -18,8 +17,8 @@ from keras_idea.keras_private.layers import has_call, without_remat
 from keras_idea.keras_private.resumed import Kept, PassEnd, resuming
 from keras_idea.methods.captures import (
     Capture,
-    HiddenStatistic,
     Look,
+    Statistic,
     Sums,
 )
 from keras_idea.typing import Tensor
@@ -31,31 +30,6 @@ _MUST_BE = (
 )
 #: Arrays, a dict of them, or batches of either.
 Samples: TypeAlias = Tensor | dict[str, Tensor] | Iterable[Any]
-_Listener: TypeAlias = Callable[[Sequence[str]], object]
-_listener: contextvars.ContextVar[_Listener | None] = contextvars.ContextVar(
-    "listener", default=None
-)
-
-
-@contextlib.contextmanager
-def heard_by(listener: _Listener) -> Iterator[None]:
-    """A scope in which a function is called after each batch of calibration data.
-
-    With the names of what was measured on it: passes may take minutes, and a user who
-    waits wants to see them.
-    """
-    token = _listener.set(listener)
-    try:
-        yield
-    finally:
-        _listener.reset(token)
-
-
-def tell(names: Sequence[str]) -> None:
-    """Calls the function of `heard_by`, if there is one, for a batch that is done."""
-    listener = _listener.get()
-    if listener is not None:
-        listener(names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,8 +97,7 @@ class Passes:
             return ops.zeros(()), ops.ones(())
 
         captures = [look(functools.partial(note, i)) for i, look in enumerate(looks)]
-        with heard_by(lambda names: None):  # it is no pass over the data
-            _found(self._model, captures, self._batches[:1], eager=True)
+        _found(self._model, captures, self._batches[:1], eager=True)
         return seen
 
     def samples(self) -> float:
@@ -134,7 +107,7 @@ class Passes:
             return math.inf
         return sum(len(batch[0]) for batch in inputs)
 
-    def sums(self, look: Look, statistic: HiddenStatistic) -> np.ndarray:
+    def sums(self, look: Look, statistic: Statistic) -> np.ndarray:
         """The sums of a statistic, over all samples: a pass up to what it looks at."""
         capture = look(statistic)
         capture.ends_pass = True
@@ -150,8 +123,7 @@ def check_callable(model: keras.layers.Layer) -> None:
     if not has_call(model):
         raise ArgumentError(
             f"Model '{model.name}' has no `call`, so a pruning method cannot run it on "
-            "`data`. Use method='sensitivity', or 'activation' without `data` and "
-            "`refit`; or give the model a `call`."
+            "`data`. Use method='sensitivity', or give the model a `call`."
         )
 
 
@@ -218,7 +190,6 @@ def _run(
         for batch, scope in zip(batches, scopes, strict=False):
             with calling(model, batch["inputs"]), scope:
                 sums_and_counts = runner.predict_on_batch(batch)
-            tell([capture.name for capture in captures])
             sums_and_counts = [
                 (sums.astype("float64"), float(n)) for sums, n in sums_and_counts
             ]

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_idea.methods.calibration import Calibration, Samples, refitting
-from keras_idea.methods.method import Decision, Job, Method, keep_largest, places_of
+from keras_idea.methods.method import Method
 from keras_idea.validation import check_int
 
 
@@ -58,16 +58,13 @@ class Random(Method):
         """int, `begin_step`."""
         return begin_step
 
-    def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
-        """Keeps the units of the largest numbers; see `Method.decide`."""
-        return keep_largest(jobs, [self._numbers(job.ffn, job.index) for job in jobs])
-
     def importance(
         self, model: keras.Model, groups: Sequence[Any], samples: Calibration | None
     ) -> list[np.ndarray]:
         """Returns uniform numbers of each group's units; see `Method.importance`."""
-        return list(map(self._numbers, groups, places_of(groups)))
-
-    def _numbers(self, group: Any, place: int) -> np.ndarray:
-        generator = np.random.default_rng([self.seed, place])
-        return generator.random(group.units_shape, "float32")
+        return [
+            np.random.default_rng([self.seed, group.place]).random(
+                group.units_shape, "float32"
+            )
+            for group in groups
+        ]

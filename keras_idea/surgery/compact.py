@@ -29,8 +29,7 @@ from keras_idea.keras_private.layers import (
 )
 from keras_idea.keras_private.models import compile_arguments
 from keras_idea.keras_private.symbolic import example_arrays
-from keras_idea.layers.plain_ffns import PlainFFN
-from keras_idea.layers.prunable import Prunable
+from keras_idea.layers.ffn import FFNLayer, Prunable
 from keras_idea.surgery.checks import check_not_pruning
 from keras_idea.surgery.copying import Copier, fresh_metric
 from keras_idea.surgery.first_width import hand_on_first_widths
@@ -51,7 +50,7 @@ Model = TypeVar("Model", bound=keras.layers.Layer)
 
 
 @overload
-def compact(model: Prunable) -> PlainFFN: ...
+def compact(model: Prunable) -> FFNLayer: ...
 @overload
 def compact(model: Model) -> Model: ...
 def compact(model: keras.layers.Layer) -> keras.layers.Layer:
@@ -78,8 +77,8 @@ def compact(model: keras.layers.Layer) -> keras.layers.Layer:
         A new model or layer. `compact(compact(model))` equals `compact(model)`.
 
     Raises:
-        ValueError: If `model` is not a Keras layer, is not built, is a `Distiller`, or
-            is being measured by a method. If a KerasHub model in it has LoRA, is
+        ValueError: If `model` is not a Keras layer, is not built, or is a `Distiller`.
+            If its masks are being learned. If a KerasHub model in it has LoRA, is
             quantized, or would need widths that its config cannot hold. If a layer
             holds state that Keras does not know (a torch module), or if the copy
             computes something else. If the optimizer's state cannot be carried over.
@@ -177,8 +176,8 @@ _NARROW: weakref.WeakSet[keras.layers.Layer] = weakref.WeakSet()
 
 
 def _warn_of_nothing(model: keras.layers.Layer, ffns: list[FFN]) -> None:
-    plain = any(isinstance(layer, PlainFFN) for layer in walk(model))
-    if not ffns and not plain and model not in _NARROW:
+    ours = any(isinstance(layer, FFNLayer) for layer in walk(model))
+    if not ffns and not ours and model not in _NARROW:
         warn_user(
             f"Model '{model.name}' holds no FFN that can be pruned, so compact() "
             "returns a copy of the same shape. `keras_idea.explain(model)` says why."

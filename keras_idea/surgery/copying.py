@@ -41,7 +41,7 @@ from keras_idea.keras_private.layers import (
 )
 from keras_idea.keras_private.models import Functional
 from keras_idea.keras_private.variables import without_values
-from keras_idea.layers.prunable import Prunable
+from keras_idea.layers.ffn import Prunable
 from keras_idea.surgery.held_values import (
     attributes,
     holds_state,

@@ -210,7 +210,7 @@ def narrow_copy(
     found = [
         (ours.get(copies.get(id(ffn.kernels[0]), 0)), neurons)
         for ffn, neurons in kept
-        if not ffn.masks_itself
+        if not ffn.holds_state
     ]
     # Whichever neurons: what they hold is assigned afterwards.
     narrow_to(

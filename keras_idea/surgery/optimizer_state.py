@@ -23,7 +23,6 @@ from keras_idea.keras_private.optimizer_variables import (
     parts,
     rate_source,
     tracked_variables,
-    train_others,
     trained_variables,
 )
 from keras_idea.step.pruner import own_variables
@@ -85,35 +84,6 @@ def _cut_of_slot(
 ) -> Cut | None:
     axis = slot_axis(part, name, cut.variable, cut.axis)
     return None if slot is None or axis is None else cut.of(slot, axis)
-
-
-def set_variables(optimizer: keras.Optimizer, variables: list[keras.Variable]) -> None:
-    """Makes an optimizer train these variables in this order, in place.
-
-    They are all that it has trained so far, and new ones with
-    `overwrite_with_gradient=True`, for which it keeps no slots.
-    """
-    for part in parts(optimizer):
-        _train(part, variables)
-
-
-def drop_variables(
-    optimizer: keras.Optimizer, variables: Iterable[keras.Variable]
-) -> None:
-    """Takes variables, with their slots, out of the optimizer, in place."""
-    gone = {id(variable) for variable in variables}
-    for part in parts(optimizer):
-        _train(part, [v for v in trained_variables(part) if id(v) not in gone])
-
-
-def _train(part: keras.Optimizer, variables: list[keras.Variable]) -> None:
-    index = {id(v): i for i, v in enumerate(trained_variables(part))}
-    order = [index.get(id(variable)) for variable in variables]
-    slots = {
-        name: [None if i is None else slot[i] for i in order]
-        for name, slot in slots_of(part)
-    }
-    train_others(part, variables, slots)
 
 
 def copy_optimizer(

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea.errors import EvaluationError
+from keras_idea.errors import ArgumentError
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_int, plural
 
@@ -58,23 +58,26 @@ class TokenScorer:
         self._scores = _Scores(model, inputs or (lambda ids: ids))
 
     def score(
-        self, sequences: Sequence[Sequence[int] | np.ndarray]
+        self,
+        sequences: Sequence[Sequence[int] | np.ndarray],
+        verbose: bool = False,
     ) -> list[np.ndarray]:
         """Scores each token of each sequence except the first.
 
         Args:
             sequences: list of int sequences. Each has 2 to `max_length + 1` tokens.
+            verbose: bool. Shows a progress bar. Defaults to False.
 
         Returns:
             List of float32 arrays `(tokens - 1,)`: natural logarithms.
 
         Raises:
-            EvaluationError: If a sequence is too short or too long.
+            ArgumentError: If a sequence is too short or too long.
         """
         places: dict[int, list[int]] = {}  # by padded length
         for i, sequence in enumerate(sequences):
             if not 2 <= len(sequence) <= self.max_length + 1:
-                raise EvaluationError(
+                raise ArgumentError(
                     f"Sequences must have 2 to {self.max_length + 1} tokens. Received: "
                     f"{plural(len(sequence), 'token')} in sequence {i}. Cut it, or use "
                     "`perplexity`."
@@ -84,6 +87,9 @@ class TokenScorer:
                 length *= 2
             places.setdefault(min(length, self.max_length), []).append(i)
         results: dict[int, np.ndarray] = {}
+        bar = keras.utils.Progbar(
+            len(sequences), unit_name="window", verbose=int(verbose)
+        )
         for length in sorted(places):
             size = max(1, self._batch_tokens // length)
             for start in range(0, len(places[length]), size):
@@ -94,6 +100,7 @@ class TokenScorer:
                 scored = np.asarray(self._scores.predict_on_batch(padded))
                 for row, place in zip(scored, batch, strict=False):
                     results[place] = row[: len(sequences[place]) - 1]
+                bar.add(len(batch))
         return [results[place] for place in range(len(sequences))]
 
 
@@ -166,6 +173,7 @@ def perplexity(
     token_bytes: np.ndarray | None = None,
     stride: int | None = None,
     start_id: int | None = None,
+    verbose: bool = False,
 ) -> Perplexity:
     r"""Computes the perplexity of a text: predicts each token but the first once.
 
@@ -184,12 +192,13 @@ def perplexity(
             smaller one gives more context. Defaults to None: half of `max_length`.
         start_id: int or None. Takes the place of a window's first token, for models
             that need it first in every sequence, as Gemma does.
+        verbose: bool. Shows a progress bar. Defaults to False.
 
     Returns:
         `Perplexity`.
 
     Raises:
-        EvaluationError: If the text has fewer than two tokens.
+        ArgumentError: If the text has fewer than two tokens.
 
     Example:
     >>> found = perplexity(TokenScorer(model, 16), np.arange(100))
@@ -198,7 +207,7 @@ def perplexity(
     """
     tokens = np.asarray(tokens)
     if tokens.ndim != 1 or len(tokens) < 2:
-        raise EvaluationError(
+        raise ArgumentError(
             f"`tokens` must be one row of two or more. Received: shape {tokens.shape}. "
             "Give more text."
         )
@@ -212,7 +221,7 @@ def perplexity(
     windows = [tokens[max(0, end - length) : end + 1] for end in ends]
     if start_id is not None:
         windows = [np.append(start_id, window[1:]) for window in windows]
-    scores = scorer.score(windows)
+    scores = scorer.score(windows, verbose)
     fresh = np.diff([0, *ends])
     nats = -sum(
         float(np.sum(log_probability[-count:], dtype="float64"))

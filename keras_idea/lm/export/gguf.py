@@ -1,7 +1,7 @@
 """Export to a GGUF file, which llama.cpp and what is built on it serve."""
 
 import contextlib
-import importlib
+import importlib.util
 import math
 import os
 import pathlib
@@ -20,7 +20,7 @@ from keras_idea.hub.importer import weight_files
 from keras_idea.lm.export.gguf_tokenizer import add_tokenizer
 from keras_idea.lm.export.hf import check_installed, export_hf
 from keras_idea.lm.export.target import Export, check_target
-from keras_idea.validation import check_choice, missing, require
+from keras_idea.validation import check_choice, require
 
 #: Types that this package writes; llama-cpp-python makes the others from "f16".
 DTYPES = ("f32", "f16", "bf16", "q8_0")
@@ -108,7 +108,7 @@ def export_gguf(
     check_target(path, ".gguf")
     check_installed("The export to GGUF")
     require("gguf", "The export to GGUF", "gguf", ExportRefused)
-    if dtype in QUANTIZED and missing(["llama_cpp"]):
+    if dtype in QUANTIZED and importlib.util.find_spec("llama_cpp") is None:
         raise ExportRefused(
             f"dtype={dtype!r} needs llama.cpp's quantizer, which is not installed: pip "
             "install llama-cpp-python. Or use 'q8_0'."

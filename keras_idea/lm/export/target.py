@@ -35,7 +35,7 @@ class Export:
 
 
 def check_target(path: str | os.PathLike, suffix: str = "") -> None:
-    """Refuses a path that exists, or at which nothing can be made.
+    """Rejects a path that exists, or has another ending.
 
     Raises:
         ExportRefused: what is wrong with the path.
@@ -61,7 +61,7 @@ def check_compacted(model: keras.Model) -> None:
             'model, in a run `hub = "llama3"`.'
         )
     for group in find_groups(model):
-        if group.masks_itself or group.width < group.hidden_dim:
+        if group.holds_state or group.width < group.hidden_dim:
             raise ExportRefused(
                 f"{name} is not compact: {group.name} has {group.width} active "
                 f"{group.units} of {group.hidden_dim}. Export what "

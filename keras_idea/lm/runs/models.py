@@ -23,22 +23,16 @@ from keras_idea.hub.loading import (
 )
 from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.keras_private.variables import without_parameters, without_values
-from keras_idea.layers import GatedFFN, PrunableGatedFFN
 from keras_idea.lm.data.make_tokenizer import (
     DEFAULT_VOCABULARY_SIZE,
     make_tokenizer,
 )
 from keras_idea.lm.data.tokens import START_EVERY, Tokens
-from keras_idea.lm.data.vocabulary import (
-    Vocabulary,
-    byte_vocabulary,
-    tokenizer_vocabulary,
-)
+from keras_idea.lm.data.vocabulary import Vocabulary, tokenizer_vocabulary
 from keras_idea.lm.runs.compiling import compiled
 from keras_idea.lm.runs.config import Model, RunConfig
 from keras_idea.lm.runs.sizes import Sizes, narrow_sizes
 from keras_idea.lm.runs.text import tokens_of
-from keras_idea.models import DecoderConfig, decoder
 from keras_idea.validation import require
 
 
@@ -51,8 +45,8 @@ class Source:
     wide: Callable[[], keras.Model]  # makes the wide model, not compiled
     stock: Callable[[Sizes], keras.Model]  # makes a model with fresh weights
     outline: Callable[[Sizes], keras.Model]  # the same, its variables without values
-    backbone: type[keras.Model] | None = None  # None: this package's decoder
-    task: type[keras.Model] | None = None
+    backbone: type[keras.Model]
+    task: type[keras.Model]
     positions: int | None = None  # the longest sequence that the models take
 
 
@@ -61,54 +55,14 @@ def source_of(config: RunConfig, vocabulary_size: int | None = None) -> Source:
     shape = config.model
     if shape.preset is not None:
         found = _of_preset(config, shape.preset)
-    elif shape.hub is not None:
-        found = _of_family(config, shape.hub, vocabulary_size)
     else:
-        found = _of_decoder(config)
+        found = _of_family(config, shape.hub, vocabulary_size)
     if found.positions is not None and shape.sequence_length > found.positions:
         raise ConfigError(
             "`model.sequence_length` must be at most the positions of the checkpoint, "
             f"{found.positions}. Received: {shape.sequence_length}. Lower it."
         )
     return found
-
-
-def _of_decoder(config: RunConfig) -> Source:
-    """This package's own byte-level decoder."""
-    shape = config.model
-    head_dim = shape.model_dim // shape.num_heads
-    prunes_heads = "kv_groups" in shape.pruned_kinds
-    size = byte_vocabulary().vocabulary_size
-
-    def make(sizes: Sizes, ffn: Callable[..., keras.layers.Layer]) -> keras.Model:
-        heads, key_value_heads = shape.num_heads, shape.num_key_value_heads
-        if sizes.kv_groups is not None:
-            heads = sizes.kv_groups * (heads // shape.key_value_heads)
-            key_value_heads = sizes.kv_groups
-        settings = DecoderConfig(
-            vocabulary_size=size,
-            model_dim=shape.model_dim,
-            num_layers=shape.num_layers,
-            num_heads=heads,
-            num_key_value_heads=key_value_heads,
-            attention_dim=None if heads == shape.num_heads else heads * head_dim,
-            hidden_dim=sizes.neurons,
-            sequence_length=shape.sequence_length,
-        )
-        return decoder(settings, ffn=ffn, dtype=config.run.dtype)
-
-    def outlined(sizes: Sizes) -> keras.Model:
-        with without_values():
-            return make(sizes, GatedFFN)
-
-    start = Sizes(shape.hidden_dim, shape.key_value_heads if prunes_heads else None)
-    return Source(
-        start,
-        size,
-        lambda: make(start, PrunableGatedFFN),
-        lambda sizes: make(sizes, GatedFFN),
-        outlined,
-    )
 
 
 def _of_family(config: RunConfig, family: str, vocabulary_size: int | None) -> Source:
@@ -231,13 +185,8 @@ class RunModels:
     text: Tokens
     source: Source
     narrow: Sizes  # at the end
-    preprocessor: Any = None  # saved with the narrow model; None: it reads bytes
+    preprocessor: Any  # saved with the narrow model
     start_id: int | None = None  # the token that every sequence begins with
-
-    @property
-    def saved_as(self) -> str:
-        """The entry of the run folder that `save` writes."""
-        return "narrow.keras" if self.preprocessor is None else "preset"
 
     def wide(self) -> keras.Model:
         """The compiled model that is pruned."""
@@ -249,9 +198,6 @@ class RunModels:
 
     def save(self, narrow: Any, path: pathlib.Path) -> None:
         """Saves a compacted model."""
-        if self.preprocessor is None or self.source.task is None:
-            narrow.save(path)
-            return
         # Around the same backbone: a preprocessor on the model would slow it down.
         backbone, preprocessor = narrow.backbone, self.preprocessor
         task: Any = self.source.task(backbone=backbone, preprocessor=preprocessor)
@@ -261,32 +207,27 @@ class RunModels:
 def run_models(config: RunConfig) -> RunModels:
     """Reads a run's text, makes its tokenizer, and gets its models ready to be made."""
     shape, made = config.model, []
-    if shape.hub is not None:
+    if shape.preset is None:
         prefix = HUB_FAMILIES[shape.hub].prefix
         kind = getattr(keras_hub().models, f"{prefix}CausalLMPreprocessor")
 
         def vocabulary(sample: str) -> Vocabulary:
-            how = (str(shape.hub), shape.tokenizer, sample, shape.vocabulary_size)
+            how = (shape.hub, shape.tokenizer, sample, shape.vocabulary_size)
             made.append(
                 kind(make_tokenizer(*how), sequence_length=shape.sequence_length)
             )
             return tokenizer_vocabulary(made[0].tokenizer)
 
         text = tokens_of(config, vocabulary)
-    elif shape.preset is not None:
+    else:
         source = source_of(config)  # before a text is tokenized
         made.append(preprocessor_of(shape.preset))
         text = tokens_of(config, tokenizer_vocabulary(made[0].tokenizer))
-    else:
-        text = tokens_of(config, byte_vocabulary())
-    preprocessor, starts_all, start_id = None, False, None
-    if made:
-        (preprocessor,) = made
-        start_id = preprocessor.tokenizer.start_token_id
+    (preprocessor,), starts_all = made, False
+    start_id = preprocessor.tokenizer.start_token_id
     if shape.preset is None:
-        size = None if preprocessor is None else text.vocabulary.vocabulary_size
-        source = source_of(config, size)
-    elif source.backbone is not None:
+        source = source_of(config, text.vocabulary.vocabulary_size)
+    else:
         # A released Gemma needs the start token before every sequence; a chat template
         # has its own.
         starts_all = needs_start(source.backbone) and not config.data.chat
@@ -304,4 +245,4 @@ def run_models(config: RunConfig) -> RunModels:
 
 def keras_hub() -> Any:
     """The module `keras_hub`, imported only now: it brings TensorFlow along."""
-    return require("keras_hub", "A KerasHub model", "hub", ConfigError)
+    return require("keras_hub", "A run", "cli", ConfigError)

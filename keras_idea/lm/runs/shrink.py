@@ -10,9 +10,9 @@ import keras
 import numpy as np
 
 from keras_idea.errors import ArgumentError
-from keras_idea.finding.budget import plain_parameters
+from keras_idea.finding.budget import Budget, plain_parameters
 from keras_idea.finding.find import find_ffns
-from keras_idea.finding.targets import target_width
+from keras_idea.finding.targets import target_width, target_widths
 from keras_idea.hub.families import needs_start
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.hub.loading import (
@@ -34,7 +34,6 @@ from keras_idea.lm.export.target import check_target
 from keras_idea.lm.report.table import markdown_table
 from keras_idea.lm.runs.judge import whole_text
 from keras_idea.methods import Activation
-from keras_idea.settings.how_narrow import how_narrow
 from keras_idea.shapes.shrink import shrink
 from keras_idea.shapes.targets import VOCABULARY
 
@@ -67,8 +66,9 @@ def shrink_checkpoint(
     check_language_model(source, backbone)
     preprocessor = preprocessor_of(source)
     if target_parameters is not None:
-        kept = how_narrow(backbone, target_parameters, "very few").settings["kept"]
-        targets = kept.value
+        ffns, budget = find_ffns(backbone), Budget(target_parameters)
+        widths = target_widths({"neurons": None}, budget, backbone, ffns, round_to)
+        targets = {"neurons": max(width for _, width in widths)}
     neurons = targets.get("neurons")
     if round_to > 1 and isinstance(neurons, float):
         full = max(ffn.hidden_dim for ffn in find_ffns(backbone))

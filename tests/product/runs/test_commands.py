@@ -244,7 +244,7 @@ def test_shrink(preset, tmp_path, monkeypatch, capsys, options):
 def test_a_tokenizer_is_trained_and_saved(tmp_path):
     from tests.support.tiny_run import ONE_LAYER, load, run_in
 
-    keys = ('hub = "llama3"', 'tokenizer = "bpe"', "vocabulary_size = 280")
+    keys = ('tokenizer = "bpe"', "vocabulary_size = 280")
     run, _ = run_in(tmp_path, with_hub(ONE_LAYER, *keys))
     lm = load(run)
     size = lm.preprocessor.tokenizer.vocabulary_size()
