@@ -89,12 +89,12 @@ class ElasticCallback(keras.callbacks.Callback):
     Notes:
         Where the optimizer looks at a whole matrix, a step at a width differs from the
         sliced model's step, as its moments are of all neurons: after four steps at full
-        width, a step at a quarter by 0.86 of its size with Muon, by 0.24 with
-        Adafactor and 0.14 with Lamb. With `steps_per_execution`, one
-        width is drawn for the steps that are executed at once; under gradient
-        accumulation, for all batches of an optimizer step. Each width is compiled once,
-        for training and for validation. The losses of a "sandwich" by width are those
-        of validation alone. An epoch without a step at a width has no loss of it.
+        width, a step at a quarter by 0.86 of its size with Muon, by 0.14 with Lamb.
+        With `steps_per_execution`, one width is drawn for the steps that are executed
+        at once; under gradient accumulation, for all batches of an optimizer step. Each
+        width is compiled once, for training and for validation. The losses of a
+        "sandwich" by width are those of validation alone. An epoch without a step at a
+        width has no loss of it.
         BatchNormalization outside of FFNs keeps one mean of all widths.
 
         Loops of your own: call `model.train_on_batch` between the hooks, as another

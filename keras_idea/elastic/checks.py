@@ -76,7 +76,7 @@ def check_model(
                     f"'{cut.variable.path}' has a constraint, which sees the neurons "
                     "of all widths at once. Make the model without it."
                 )
-    check_carriable(model.optimizer, [cut for ffn in ffns for cut in ffn.cuts()])
+    check_carriable(model.optimizer)
     if has_lost_parameters(model):
         retrack_parameters(all_layers(model))
     return ffns, counts

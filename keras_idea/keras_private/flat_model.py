@@ -5,9 +5,8 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
-from keras_idea.keras_private.bare_copy import hand_on_flags
 from keras_idea.keras_private.callbacks import warn_user
-from keras_idea.keras_private.layers import parts_not_rematerialized
+from keras_idea.keras_private.layers import copy_flags, parts_not_rematerialized
 from keras_idea.keras_private.models import Functional, nodes_of
 
 
@@ -55,7 +54,7 @@ def flat_model(model: keras.Model) -> keras.Model:
             _remember(known, each, each.operation(*args, **kwargs))
     outputs = keras.tree.map_structure(lambda tensor: known[id(tensor)], model.output)
     flat = keras.Model(model.input, outputs, name=f"{model.name}_flat")
-    hand_on_flags(model, flat)
+    copy_flags(model, flat)
     return flat
 
 

@@ -10,6 +10,7 @@ import keras
 
 # `Functional` is public only as what `keras.Model(inputs, outputs)` makes.
 from keras.src.models.functional import Functional, functional_like_constructor
+from keras.src.saving.serialization_lib import SafeModeScope
 
 from keras_idea.keras_private.train_step import with_train_step
 
@@ -37,6 +38,14 @@ def made_of_tensors(cls: type[keras.Model]) -> bool:
     `keras.models.clone_model` asks the same. Seen with Keras 3.15.1.
     """
     return functional_like_constructor(cls)
+
+
+def trusted_configs() -> contextlib.AbstractContextManager[None]:
+    """A scope in which a config may hold code, as one of a layer here does.
+
+    `keras.config.enable_unsafe_deserialization` would stay on.
+    """
+    return SafeModeScope(False)
 
 
 def state_is_out(model: keras.Model) -> bool:

@@ -15,9 +15,8 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.hub.families import HEAD_ARGUMENTS, is_backbone, is_task
 from keras_idea.hub.rebuild import rebuild_backbone
-from keras_idea.keras_private.bare_copy import hand_on_training
 from keras_idea.keras_private.layers import sublayers, walk
-from keras_idea.keras_private.variables import without_values
+from keras_idea.keras_private.variables import copy_training, without_values
 from keras_idea.shapes.targets import Axis
 from keras_idea.surgery.copying import rebuilt
 
@@ -101,7 +100,7 @@ def take_along(
     `size` is the length of these axes in the model. Refuses a copy with others.
     """
     for old, new in zip(model.variables, copy.variables, strict=True):
-        hand_on_training(old, new)
+        copy_training(old, new)
         new.assign(_cut(old, new, size, kept, axis))
 
 

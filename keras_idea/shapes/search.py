@@ -169,8 +169,8 @@ def search(
             )
         wanted[check_choice("kinds", axis, tuple(axes()))] = 1
     least = {**axes(), **_check_limits(limits)}
-    plain, _ = narrowed(model, "search()")
-    compile_like(plain, model, None)
+    plain = narrowed(model, "search()")
+    compile_like(plain, model)
     itself = loss_of(plain, data, batch_size)
     check_finite(itself, f"model '{model.name}' as it is")
     importance = measure(

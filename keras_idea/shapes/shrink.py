@@ -237,7 +237,7 @@ def cut(
     `refit_data`: as of a `Method`; if None, nothing is fitted. `tokens`: the ids of
     those that stay; None: all.
     """
-    copy, _ = narrowed(model, "shrink()")
+    copy = narrowed(model, "shrink()")
     if "blocks" in shape:
         copy = take_out(copy, _kept_blocks(model, shape, importance))
     if "hidden_dim" in shape:
@@ -254,11 +254,11 @@ def cut(
             check_refit([group for group, _ in masks])
             decisions = [(g, Decision(ops.convert_to_numpy(mask))) for g, mask in masks]
             carry_out_and_refit(copy, decisions, refit_data)
-        copy, _ = narrowed(copy, "shrink()")
+        copy = narrowed(copy, "shrink()")
     if tokens is not None:  # last: data have the old ids
         copy = take_tokens(copy, tokens)
     if getattr(model, "compiled", False):
-        compile_like(copy, model, None)
+        compile_like(copy, model)
     return copy
 
 

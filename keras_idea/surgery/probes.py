@@ -9,17 +9,18 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
 from keras_idea.groups.kinds import KINDS
 from keras_idea.keras_private.call_context import call_without_values
-from keras_idea.keras_private.optimizer_variables import innermost
+from keras_idea.keras_private.optimizer_variables import (
+    innermost,
+    parts,
+    train_others,
+    trained_variables,
+)
 from keras_idea.methods.method import Decision
 from keras_idea.signals import held_back
 from keras_idea.step.row_ops import zero_rows
 from keras_idea.step.train_function import mark_train_step, unmark_train_step
 from keras_idea.surgery.narrow_in_place import refresh
-from keras_idea.surgery.optimizer_state import (
-    built_optimizer,
-    drop_variables,
-    set_variables,
-)
+from keras_idea.surgery.optimizer_state import built_optimizer
 
 
 def check_probes(
@@ -96,7 +97,7 @@ def attach_probes(
         ffn.set_probe(probe)
     optimizer = built_optimizer(model)
     if optimizer is not None:
-        set_variables(optimizer, model.trainable_variables)
+        _train(optimizer, model.trainable_variables)
     refresh(model)
 
 
@@ -120,8 +121,28 @@ def detach_probes(model: keras.Model, ffns: Iterable[FFN]) -> None:
         return
     optimizer = built_optimizer(model)
     if optimizer is not None:
-        drop_variables(optimizer, given_up)
+        gone = set(map(id, given_up))
+        left = trained_variables(innermost(optimizer))
+        _train(optimizer, [v for v in left if id(v) not in gone])
     refresh(model)
+
+
+def _train(optimizer: keras.Optimizer, variables: list[keras.Variable]) -> None:
+    """Makes an optimizer train these variables in this order, in place.
+
+    New ones have `overwrite_with_gradient=True`: it keeps no slots for them.
+    """
+    for part in parts(optimizer):
+        trained = trained_variables(part)
+        index = {id(variable): i for i, variable in enumerate(trained)}
+        order = [index.get(id(variable)) for variable in variables]
+        slots = {
+            name: [None if i is None else slot[i] for i in order]
+            for name, slot in vars(part).items()
+            if isinstance(slot, list) and len(slot) == len(trained)
+            if not name.endswith("_variables") and not name.startswith("_self_")
+        }
+        train_others(part, variables, slots)
 
 
 @held_back()
