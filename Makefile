@@ -1,6 +1,6 @@
 # Environments, all plain venv + pip:
 #   .venv       the three backends and all extras, for tests, lint and benchmarks
-#   .venv-demo  jax, KerasHub and the command line's own, for the demo
+#   .venv-demo  jax and the command line's own, for the demo
 #   .venv-newest  as .venv, with the newest Keras and KerasHub that are released
 #   .venv-oldest  the three backends with the oldest Keras that is allowed
 #   .venv-release  the wheel and jax, as `make release` tries them
@@ -172,7 +172,7 @@ clean:
 
 .venv-demo/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-demo
-	.venv-demo/bin/$(PIP) -e ".[jax,cli,hub]"
+	.venv-demo/bin/$(PIP) -e ".[jax,cli]"
 	touch $@
 
 .venv-checkpoint/ready: pyproject.toml

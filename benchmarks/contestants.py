@@ -11,9 +11,9 @@ import numpy as np
 
 import keras_idea as ki
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.models import DecoderConfig, decoder
 from keras_idea.step.pruner import NeuronPruner
 from keras_idea.step.track import Track, only_scored
+from tests.support.tiny_decoder import DecoderConfig, decoder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,7 @@ SHAPES = {
 
 
 def make_decoder(shape, hidden_dim, prunable):
-    """This package's decoder, with `GatedFFN` or `PrunableGatedFFN` layers."""
+    """A small decoder, with `GatedFFN` or `PrunableGatedFFN` layers."""
     config = DecoderConfig(
         vocabulary_size=shape.vocabulary_size,
         model_dim=shape.model_dim,

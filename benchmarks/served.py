@@ -24,10 +24,8 @@ from keras_idea.errors import KerasIdeaError
 from keras_idea.export import export_gguf
 from keras_idea.hub.compare import TEXTS, keras_outputs
 from keras_idea.hub.families import HUB_FAMILIES
-from keras_idea.layers import GatedFFN
 from keras_idea.lm.data.make_tokenizer import make_tokenizer
-from keras_idea.models import DecoderConfig, decoder
-from tests.support.hub_models import MODELS, randomize, tiny_lm
+from tests.support.hub_models import MODELS, tiny_lm
 
 DTYPES = ("f32", "f16", "q8_0")
 LENGTH, PROMPT, NEW, SIZE = 96, 8, 32, 512
@@ -104,16 +102,6 @@ def family(name, texts):
 
 def make(name):
     """A tiny model with random weights and, where there is one, a trained tokenizer."""
-    if name == "own decoder":
-        config = DecoderConfig(
-            vocabulary_size=257,
-            model_dim=64,
-            num_layers=2,
-            num_heads=2,
-            hidden_dim=96,
-            sequence_length=LENGTH,
-        )
-        return randomize(decoder(config, ffn=GatedFFN), 0.2)
     name, _, fewer = name.partition(FEWER[:2])
     row, (key, *_) = MODELS[name], name.split()
     sizes = {"vocabulary_size": SIZE, "hidden_dim": 64}
@@ -158,8 +146,7 @@ def served(model, path, dtype, texts):
     expected = keras_outputs(model)
     tokenizer = getattr(getattr(model, "preprocessor", None), "tokenizer", None)
     encode = tokenizer or (lambda text: list(text.encode()))
-    # The own decoder's are the bytes.
-    has_one = tokenizer is not None or not hasattr(model, "backbone")
+    has_one = tokenizer is not None
     rng = np.random.default_rng(1)
     size = model.output_shape[-1]
     ids_BT = rng.integers(0, size, (4, PROMPT + NEW)).astype("int32")

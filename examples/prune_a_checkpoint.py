@@ -34,7 +34,7 @@ def main() -> tuple[float, float]:
     schedule = ki.CosineDecay(1e-3, 1e-5, steps, warmup_steps=20)
     nats = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     student.compile(keras.optimizers.AdamW(schedule), nats, weighted_metrics=None)
-    pair = ki.distiller(teacher, student, features=False)
+    pair = ki.distiller(teacher, student)
 
     def inputs(ids: np.ndarray) -> dict[str, np.ndarray]:
         return {"token_ids": ids, "padding_mask": np.ones_like(ids)}

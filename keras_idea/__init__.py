@@ -18,7 +18,7 @@ except (ModuleNotFoundError, ValueError) as error:  # of a backend that it does 
         f"{_did_you_mean(_environ.get('KERAS_BACKEND'), _backends)}"
     ) from error
 
-from keras_idea import functional, methods, models
+from keras_idea import functional, methods
 from keras_idea.callbacks import Checkpoint, IdeaPruneCallback, Monitor
 from keras_idea.distillation import distiller
 from keras_idea.elastic import ElasticCallback, sliced
@@ -31,7 +31,7 @@ from keras_idea.schedules import (
     WarmupStableDecay,
 )
 from keras_idea.settings import recommended
-from keras_idea.shapes import search, shrink
+from keras_idea.shapes import shrink
 from keras_idea.surgery import (
     FFN,
     as_functional,
@@ -67,9 +67,7 @@ __all__ = [
     "find_groups",
     "functional",
     "methods",
-    "models",
     "recommended",
-    "search",
     "shrink",
     "sliced",
 ]

@@ -1,7 +1,7 @@
-"""Every error of this package's own, under one root.
+"""The errors of this package.
 
-One `except KerasIdeaError` holds them all; most are a `ValueError` too, as Keras's own
-refusals are.
+`except KerasIdeaError` catches them all. What the operating system raises (a full disk,
+a folder without permission) stays an `OSError`.
 """
 
 
@@ -20,78 +20,40 @@ class KerasIdeaError(Exception):
 
 
 class ArgumentError(KerasIdeaError, ValueError):
-    """An argument, a model or its state, that cannot be right; says what to give."""
+    """Raised for an argument, or a model, that the called function does not support."""
 
 
 class MissingPackage(KerasIdeaError, ImportError):
-    """A package of an extra that is not installed; says how to install it."""
+    """Raised if a package of an extra is not installed."""
 
 
 class TextError(KerasIdeaError, ValueError):
-    """Raised for text that cannot be trained on; says what to give instead."""
+    """Raised for text that cannot be trained on."""
 
 
 class ConfigError(KerasIdeaError, ValueError):
-    """A run's description that cannot be carried out; says what to change."""
-
-
-class RunFolderError(KerasIdeaError, ValueError):
-    """A run folder that cannot be taken; says what to do about it."""
+    """Raised for a run that cannot be carried out as described."""
 
 
 class CheckpointError(KerasIdeaError, ValueError):
-    """A checkpoint that cannot be used; says what to do about it."""
-
-
-class FormatError(CheckpointError):
-    """A checkpoint of an earlier version of the package, which is not damaged."""
-
-
-class DiskError(KerasIdeaError, OSError):
-    """A disk that is full or cannot be written; names the folder and what to do."""
-
-    status = 1
-
-
-class TrainingDiverged(KerasIdeaError, RuntimeError):
-    """The loss is no longer a number."""
-
-    status = 1
+    """Raised for a checkpoint that cannot be used."""
 
 
 class PruningStopped(KerasIdeaError, RuntimeError):
-    """Pruning that does not do what was planned; says what was seen, and the cause."""
+    """Raised if a `fit` that prunes cannot end as planned."""
 
     status = 1
-
-
-class EvaluationError(KerasIdeaError, ValueError):
-    """What cannot be evaluated; says what to give instead."""
 
 
 class LoadRefused(KerasIdeaError, ValueError):
-    """A checkpoint that cannot be loaded, or not exactly; says how far off and why."""
+    """Raised for a released checkpoint that cannot be loaded exactly."""
 
 
 class ExportRefused(KerasIdeaError, ValueError):
-    """Raised before an impossible or disallowed export; nothing is written."""
+    """Raised before an export that cannot be made; nothing is written."""
 
 
 class ExportFailed(KerasIdeaError, RuntimeError):
-    """Raised for an export that did not pass its check; nothing of it is left."""
-
-    status = 1
-
-
-class ReportRefused(KerasIdeaError, ValueError):
-    """A place where no report may be written; says what to do about it."""
-
-
-class RunRecordError(KerasIdeaError, ValueError):
-    """A folder that no report can be made of; says why."""
-
-
-class ProcessError(KerasIdeaError, RuntimeError):
-    """The processes of a run disagree: says which, and about what."""
+    """Raised if an export does not pass its check; nothing of it is left."""
 
     status = 1

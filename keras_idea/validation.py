@@ -1,4 +1,4 @@
-"""Argument checks that say what was received and what is allowed."""
+"""Checks arguments and packages; the errors say what was received and is allowed."""
 
 import difflib
 import importlib
@@ -6,6 +6,7 @@ import importlib.util
 import math
 import numbers
 import operator
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ T = TypeVar("T")
 def check_int(
     name: str, value: Any, minimum: int | None = None, maximum: int | None = None
 ) -> int:
-    """Returns `value` as an `int`; refuses a bool, a fraction, what is outside."""
+    """Returns `value` as an `int`; rejects a bool, a fraction, a value out of range."""
     allowed = "an integer"
     if minimum is not None:
         allowed += f" >= {minimum}"
@@ -46,9 +47,9 @@ def check_number(
     maximum: float | None = None,
     exclude_maximum: bool = False,
 ) -> float:
-    """Returns `value` as a `float`, if it is a real number in the range.
+    """Returns `value` as a `float` if it is in the range, which may exclude `maximum`.
 
-    `maximum` None is below infinity; `exclude_maximum` refuses `maximum` itself.
+    Without a `maximum` it must be finite.
     """
     upper = math.inf if maximum is None else maximum
     below = maximum is None or exclude_maximum
@@ -76,60 +77,39 @@ def check_choice(name: str, value: T, choices: Sequence[object]) -> T:
     return value
 
 
-def multiples_beside(value: int, factor: int) -> str:
-    """The multiples of a factor just below a number and just above it, for a message.
-
-    Example:
-    >>> multiples_beside(7, 4), multiples_beside(3, 4)
-    ('4 or 8', '4')
-    """
-    below = value // factor * factor
-    return " or ".join(str(n) for n in (below, below + factor) if n)
-
-
 def what_was_raised(error: Exception) -> str:
-    """The class of an error, and the first line that says what is wrong.
+    """Returns the class of an error and the first line of its message.
 
     Example:
     >>> what_was_raised(KeyError("mask"))
     "KeyError: 'mask'"
     """
-    cause = str(error).rpartition("Error encountered:")[-1]  # in what Keras wraps
+    cause = str(error).rpartition("Error encountered:")[-1]  # Keras puts its own before
     lines = [line.strip() for line in cause.splitlines()]
-    meaningful = [
-        line for line in lines if line and not line.startswith("Exception enc")
-    ]
-    said = (meaningful or [""])[0].replace("\x1b[1m", "").replace("\x1b[0m", "")
-    said = said if len(said) <= 160 else f"{said[:157]}..."
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    lines = [line for line in lines if line and not line.startswith("Exception enc")]
+    first = re.sub("\x1b\\[[01]m", "", lines[0] if lines else "")[:160]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:
-    """The end of a message that suggests the nearest known names, two at most, or "".
-
-    Only a str is like a name, and known as one. A second name is about as near.
+    """Returns the end of a message that suggests the nearest known names, or "".
 
     Example:
     >>> did_you_mean("LAMA3", ["llama", "llama3"])
-    " Did you mean 'llama3'?"
-    >>> did_you_mean("target_width", ["target_dtype", "target_dim", "hub"])
-    " Did you mean 'target_dtype' or 'target_dim'?"
+    " Did you mean 'llama3' or 'llama'?"
+    >>> did_you_mean("target_width", ["target_bits", "target_dim", "hub"])
+    " Did you mean 'target_bits' or 'target_dim'?"
     """
     if not isinstance(name, str):
         return ""
     names = {word.lower(): word for word in known if isinstance(word, str)}
     near = difflib.get_close_matches(name.lower(), names, n=2)
-    alike = [difflib.SequenceMatcher(None, name.lower(), word).ratio() for word in near]
-    meant = [
-        names[word]
-        for word, ratio in zip(near, alike, strict=True)
-        if ratio > alike[0] - 0.05
-    ]
-    return f" Did you mean {' or '.join(map(repr, meant))}?" if meant else ""
+    meant = " or ".join(repr(names[word]) for word in near)
+    return f" Did you mean {meant}?" if meant else ""
 
 
 def plural(count: int, one: str, several: str | None = None) -> str:
-    """A count with its noun; `several` is `one` with an "s" by default.
+    """Returns a count with its noun; `several` is `one` with an "s" by default.
 
     Example:
     >>> plural(1, "neuron"), plural(1000, "step"), plural(0, "process", "processes")
@@ -147,26 +127,21 @@ def require(
     """Imports a package of an extra, or raises `error` with how to install it.
 
     Args:
-        module: str, its import name, such as "zstandard" or "pyarrow.parquet".
-        purpose: str, what needs it, for the message: "Reading 'a.jsonl.zst'".
-        extra: str, the extra of this package that brings it. Default "data".
-        error: class of the error, `MissingPackage` by default.
+        module: str. Its import name.
+        purpose: str. What needs it, as the message begins.
+        extra: str. The extra of this package that brings it. Defaults to "data".
+        error: class of the error. Defaults to `MissingPackage`.
 
     Example:
-    >>> zstandard = require("zstandard", "Reading 'a.jsonl.zst'")
+    >>> arrow = require("pyarrow", "Reading 'a.parquet'")
     """
     try:
         return importlib.import_module(module)
     except ImportError as cause:
         raise error(
-            f"{purpose} needs the package {module.split('.')[0]!r}, which cannot be "
-            f'imported ({cause}). Install it: pip install "keras-idea[{extra}]"'
+            f"{purpose} needs {module.split('.')[0]!r}, which cannot be imported "
+            f'({cause}). Install it: pip install "keras-idea[{extra}]"'
         ) from cause
-
-
-def missing(modules: Iterable[str]) -> list[str]:
-    """Those of several import names that are not installed; none is imported."""
-    return [name for name in modules if importlib.util.find_spec(name) is None]
 
 
 def require_installed(
@@ -175,10 +150,10 @@ def require_installed(
     extra: str,
     error: type[KerasIdeaError] = MissingPackage,
 ) -> None:
-    """As `require`, of packages that another package will import."""
-    absent = missing(modules)
+    """As `require`, for packages that another package will import."""
+    absent = [name for name in modules if importlib.util.find_spec(name) is None]
     if absent:
         raise error(
-            f"{purpose} needs {' and '.join(absent)}, not installed here: "
-            f'pip install "keras-idea[{extra}]".'
+            f"{purpose} needs {' and '.join(absent)}. Install the missing packages: "
+            f'pip install "keras-idea[{extra}]"'
         )

@@ -177,19 +177,18 @@ def status(
 
 def _is_locked(path: pathlib.Path) -> str:
     """Whether a live process holds the lock of a run folder."""
-    try:
-        import fcntl
+    from filelock import FileLock, Timeout
 
-        lock = path.resolve().with_name(f".{path.resolve().name}.lock")
-        with open(lock, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return "yes"
-    except FileNotFoundError:
+    lock = path.resolve().with_name(f".{path.resolve().name}.lock")
+    if not lock.exists():
         return "no"
-    except (ImportError, OSError):
+    try:
+        with FileLock(lock, timeout=0):
+            return "no"
+    except Timeout:
+        return "yes"
+    except OSError:
         return "unknown"
-    return "no"
 
 
 @app.command(
@@ -202,7 +201,7 @@ def shrink(
     neurons: Annotated[Any, _kept("of each FFN, or a fraction")] = None,
     kv_groups: Annotated[Any, _kept("key/value heads, likewise")] = None,
     blocks: Annotated[Any, _kept("blocks, likewise")] = None,
-    hidden_dim: Annotated[Any, _kept("width of the residual stream")] = None,
+    features: Annotated[Any, _kept("features of the residual stream")] = None,
     vocabulary: Annotated[Any, _kept("the tokens used most")] = None,
     target_parameters: Annotated[Any, _count("instead: most parameters")] = None,
     method: Annotated[
@@ -215,7 +214,7 @@ def shrink(
         bool, Option("--refit", help="fits what reads the units, by least squares")
     ] = False,
     round_to: Annotated[
-        int, Option(help="a fraction of neurons becomes a multiple of it")
+        int, Option(help="a fraction or a budget becomes a multiple of it")
     ] = 1,
     tokens: Annotated[Any, _count("most tokens to measure on")] = 32_768,
     window: Annotated[int, Option(help="tokens of a row")] = 512,
@@ -227,7 +226,7 @@ def shrink(
         "neurons": neurons,
         "kv_groups": kv_groups,
         "blocks": blocks,
-        "hidden_dim": hidden_dim,
+        "features": features,
         "vocabulary": vocabulary,
     }
     targets = {axis: size for axis, size in given.items() if size is not None}
@@ -246,12 +245,11 @@ def import_(
     preset: Annotated[str, Option(metavar="FOLDER", help="where it is saved")],
 ) -> None:
     """Load a released checkpoint, check it, and save it as a KerasHub preset."""
-    from keras_idea.hub.loading import check_language_model, load, outline
+    from keras_idea.hub import load
     from keras_idea.lm.export.preset import export_preset
     from keras_idea.lm.export.target import check_target
 
     check_target(preset)
-    check_language_model(source, outline(source, "float32"))
     print(export_preset(load(source, "float32"), preset))
 
 

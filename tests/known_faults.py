@@ -14,6 +14,7 @@ class Fault(NamedTuple):
 
 
 _PRUNER, _CHECKPOINT = "step/pruner.py", "callbacks/checkpoint/checkpoint.py"
+_STATE = "callbacks/checkpoint/state.py"
 _RENEWAL, _MASKS = "step/scores_and_masks.py", "functional/masks.py"
 FAULTS = (
     # Faults that were there once, or were looked for.
@@ -22,9 +23,7 @@ FAULTS = (
         _PRUNER,
         "            self._step(self._of_active(grads, known), trainable_variables)\n",
         "            self._step(self._of_active(grads, known), trainable_variables)\n"
-        "            renewal = (\n"
-        "                [gradients.sensitivities(ffn) for ffn in ffns],\n"
-        "                gradients.ends, gradients.ended)\n",
+        "            fresh = [gradients.sensitivities(ffn) for ffn in ffns]\n",
     ),
     Fault(
         "only the first slot is sliced",
@@ -70,14 +69,14 @@ FAULTS = (
     ),
     Fault(
         "checkpoints are kept by their step",
-        "callbacks/checkpoint/files.py",
-        "return sorted(places)",
-        "return sorted(places, key=lambda place: (place[1], place[0]))",
+        _STATE,
+        "key=lambda match: int(match[1])",
+        'key=lambda match: match[0].split("-")[3]',
     ),
     Fault(
         "seeds are not put back",
         _CHECKPOINT,
-        "            set_random_state(self._random_state)\n            self",
+        "            set_random_state(self._random)\n            self",
         "            self",
     ),
     Fault(
@@ -148,14 +147,14 @@ FAULTS = (
     ),
     Fault(
         "a damaged checkpoint is taken",
-        "callbacks/checkpoint/files.py",
-        "                verified_manifest(self.folder / name)\n",
+        _STATE,
+        "                Saved(folder / name)\n",
         "",
     ),
     Fault(
         "the logs before a kill are lost",
         _CHECKPOINT,
-        '        self.history = saved.facts["history"]\n',
+        '        self.history = facts["history"]\n',
         "",
         "laws product",
     ),
@@ -179,3 +178,6 @@ FAULTS = (
         "jax",
     ),
 )
+
+# Mutations that change nothing that a user could see, and why.
+HARMLESS: dict[str, str] = {}

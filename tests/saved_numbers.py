@@ -3,7 +3,7 @@
     KERAS_BACKEND=torch python -m tests.saved_numbers write FOLDER
     KERAS_BACKEND=torch python -m tests.saved_numbers compare FOLDER
 
-Trains, narrows, resumes, shrinks, searches and exports tiny models, by the public names
+Trains, narrows, resumes, shrinks and exports tiny models, by the public names
 alone, and keeps losses in hexadecimal and digests of masks, weights, optimizer states
 and files, in FOLDER/BACKEND.json. On one machine: another may add in another order.
 """
@@ -27,7 +27,7 @@ import numpy as np
 import keras_idea as ki
 from keras_idea.export import export_gguf, export_hf
 from tests.support.hub_models import batch, tiny_lm
-from tests.support.tiny_decoder import TINY
+from tests.support.tiny_decoder import TINY, decoder
 
 STEPS, BEGIN, PRUNE = 8, 2, 3
 METHODS = {
@@ -109,9 +109,9 @@ def fitted(model, x, y, *callbacks, epochs=STEPS // 4, **options):
 
 
 def own_decoder(seed=0, **options):
-    """This package's decoder."""
+    """A small decoder."""
     keras.utils.set_random_seed(seed)
-    return ki.models.decoder(TINY, **options)
+    return decoder(TINY, **options)
 
 
 def dense_model():
@@ -172,11 +172,14 @@ def families():
         x, y, *_ = batch(lm, np.random.default_rng(0), size=16)
         yield f"{name}, neurons", fitted(lm, x, y, prune("sensitivity", "end"))
     keras.utils.set_random_seed(0)
-    lm = compiled(own_decoder())
-    x, y = lm_data()
+    lm = compiled(tiny_lm("mistral"))
+    x, y, *_ = batch(lm, np.random.default_rng(0), size=16)
     options = {"target_dim": None, "targets": {"kv_groups": 1, "neurons": 0.5}}
-    yield "heads and neurons", fitted(lm, x, y, prune("sensitivity", "end", **options))
-    lm = compiled(own_decoder())
+    yield (
+        "mistral, heads and neurons",
+        fitted(lm, x, y, prune("sensitivity", "end", **options)),
+    )
+    lm, (x, y) = compiled(own_decoder()), lm_data()
     options = {"target_dim": None, "target_parameters": int(0.8 * lm.count_params())}
     yield "budget", fitted(lm, x, y, prune("sensitivity", "progressive", **options))
 
@@ -206,7 +209,7 @@ def resumed():
 
 
 def one_shot():
-    """`shrink`, `search` and a masked model compacted."""
+    """`shrink` by each method and axis."""
     x, y = lm_data()
     for method in ("activation", "magnitude"):
         for refit in (False, True):
@@ -215,15 +218,13 @@ def one_shot():
             )
             weights = digest(v.value for v in narrow.variables)
             yield f"shrink, {method}, {refit}", weights
-    for axis, size in (("hidden_dim", 8), ("blocks", 1), ("kv_groups", 1)):
+    sizes = {"hidden_dim": {"features": 8}}  # by the names of the files
+    sizes |= {"blocks": {"blocks": 1}, "kv_groups": {"kv_groups": 1}}
+    for name, targets in sizes.items():
         lm = tiny_lm("mistral")
         rows, *_ = batch(lm, np.random.default_rng(0), size=16)
-        narrow = ki.shrink(lm, {axis: size}, rows, batch_size=4)
-        yield f"shrink, {axis}", digest(v.value for v in narrow.variables)
-    model = compiled(own_decoder())
-    share = int(0.8 * model.count_params())
-    found = ki.search(model, (x, y), target_parameters=share, batch_size=4)
-    yield "search", str(found)
+        narrow = ki.shrink(lm, targets, rows, batch_size=4)
+        yield f"shrink, {name}", digest(v.value for v in narrow.variables)
 
 
 def exports():

@@ -24,7 +24,7 @@ has no wrapper class, no `prune_low_magnitude` and no `strip_pruning`. It is not
 released yet: install it from a clone.
 """
 #: Packages that show some more names than `keras_idea` and the API's pages.
-_MORE = ("callbacks", "layers", "schedules", "shapes", "surgery")
+_MORE = ("callbacks", "layers", "schedules", "surgery")
 _ROWS = re.compile(r"^\| \[([^]]+)\]\(([^)]+)\) \| (.+) \|$", re.MULTILINE)
 _LINK = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
 

@@ -13,7 +13,6 @@ MODULES = {
     "keras_idea.methods": "Methods",
     "keras_idea.functional": "The algorithm as functions",
     "keras_idea.hub": "Released checkpoints",
-    "keras_idea.models": "Models",
     "keras_idea.data": "Data",
     "keras_idea.evaluation": "Evaluation",
     "keras_idea.export": "Export",

@@ -205,7 +205,7 @@ for group in ki.find_groups(lm):
 """
 ## Prune neurons and heads in `fit`, by one ratio
 
-With `kinds` and a budget, the callback finds the one fraction that all kinds keep. The
+With several kinds and a budget, the callback finds the one fraction that all kinds keep. The
 model is trained, so pruning starts at once, at a third of the peak learning rate.
 """
 
@@ -226,34 +226,26 @@ in_fit = load()
 pruning = ki.IdeaPruneCallback(
     begin_step=0,
     prune_steps=50,
+    targets=["neurons", "kv_groups"],
     target_parameters=BUDGET,
-    kinds=["neurons", "kv_groups"],
 )
 train(in_fit, 150, 1e-3, start=150, callbacks=[pruning])
 
 """
-## Prune in one step: search, then shrink
+## Prune in one step
 
-`ki.search` judges shapes that fit the budget by their loss on the data, without
-training. It can also remove blocks and reduce the hidden size of KerasHub's models,
-which `fit` cannot. With `refit=True`, `ki.shrink` also fits the layers that read the
-remaining units, by least squares.
+`ki.shrink` cuts the model to the same budget, without training. It can also remove
+blocks, and features of the residual stream of some models, which `fit` cannot. With
+`refit=True`, it also fits the layers that read the remaining units, by least squares.
 """
 
 windows = next(iter(corpus.batches(seed=1, batch_size=256, length=LENGTH)))
 data = (as_inputs(windows[0]), windows[1])
+kinds = ["neurons", "kv_groups"]
 whole = load()
 whole.compile(loss=nats)
-found = ki.search(
-    whole,
-    data,
-    target_parameters=BUDGET,
-    kinds=["neurons", "kv_groups"],
-    candidates=4,
-    plot="search.png",
-)
-only_cut = bits(ki.shrink(whole, found[0].targets, data))
-in_one_step = ki.shrink(whole, found[0].targets, data, refit=True)
+only_cut = bits(ki.shrink(whole, kinds, data, target_parameters=BUDGET))
+in_one_step = ki.shrink(whole, kinds, data, refit=True, target_parameters=BUDGET)
 before_training = bits(in_one_step)
 train(in_one_step, 150, 1e-3, start=150)
 

@@ -2,7 +2,7 @@
 Title: Prune on many devices
 Author: the keras-idea authors
 Date created: 2026/11/23
-Last modified: 2026/11/26
+Last modified: 2026/11/29
 Description: Data and model parallelism on JAX; what works on TensorFlow and PyTorch.
 Accelerator: None
 """
@@ -27,7 +27,6 @@ import keras
 import numpy as np
 
 import keras_idea as ki
-from keras_idea.models import DecoderConfig, decoder
 
 print(jax.devices())
 
@@ -47,21 +46,21 @@ On JAX, `keras.distribution` splits the work, and pruning follows it:
 Here four devices share the rows of each batch.
 """
 
-config = DecoderConfig(
-    vocabulary_size=256,
-    model_dim=32,
-    num_layers=2,
-    num_heads=4,
-    hidden_dim=96,
-    sequence_length=32,
-)
 corpus = ki.data.open_text(paths="stdlib")
 STEPS = 60
 
 
 def train():
     keras.utils.set_random_seed(0)
-    model = decoder(config)
+    ids = keras.Input((None,), dtype="int32")
+    x = keras.layers.Embedding(256, 32)(ids)
+    for _ in range(2):
+        h = keras.layers.RMSNormalization()(x)
+        x = x + keras.layers.MultiHeadAttention(4, 8)(h, h, use_causal_mask=True)
+        h = keras.layers.RMSNormalization()(x)
+        x = x + ki.PrunableGatedFFN(96)(h)
+    logits = keras.layers.Dense(256)(keras.layers.RMSNormalization()(x))
+    model = keras.Model(ids, logits)
     model.compile(
         keras.optimizers.AdamW(ki.CosineDecay(3e-3, 3e-5, STEPS, warmup_steps=5)),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -100,8 +99,9 @@ TPU pods, JAX finds the other processes. Elsewhere, set three of Keras's variabl
 each process: `KERAS_DISTRIBUTION_JOB_ADDRESSES`, `KERAS_DISTRIBUTION_NUM_PROCESSES` and
 `KERAS_DISTRIBUTION_PROCESS_ID`.
 
-Each process reads its own rows, and writes into the shared checkpoint only what no other
-process holds. A run resumes from it on other devices, too.
+Each process reads its own rows, and the first one writes the checkpoints. A run resumes
+from them on other devices, too. The others wait at most 30 minutes for the first process
+to tokenize the text.
 
 ## TensorFlow and PyTorch
 

@@ -2,7 +2,7 @@
 Title: Write your own pruning method
 Author: the keras-idea authors
 Date created: 2026/11/23
-Last modified: 2026/11/27
+Last modified: 2026/11/29
 Description: Score the neurons by a formula of your own; the rest is done for you.
 Accelerator: None
 """
@@ -31,9 +31,11 @@ from keras_idea.methods import Method
 """
 ## What a method does
 
-`IdeaPruneCallback(method=...)`, `ki.shrink` and `ki.search` take a name, or an object of
+`IdeaPruneCallback(method=...)` and `ki.shrink` take a name, or an object of
 a subclass of `ki.methods.Method`. The names are "sensitivity" (the paper's method),
 "activation", "magnitude", "random" and, for the callback alone, "learned_mask".
+"activation" needs data: pass them to `shrink`, or `ki.methods.Activation(data)` to the
+callback.
 
 The method only ranks the neurons. The callback narrows the model, keeps the optimizer
 state, logs and checks.
@@ -79,15 +81,15 @@ x, y = corpus.held_out_windows(32, limit=256)
 
 
 def model_of(hidden_dim):
-    config = ki.models.DecoderConfig(
-        vocabulary_size=256,
-        model_dim=32,
-        num_layers=2,
-        num_heads=4,
-        hidden_dim=hidden_dim,
-        sequence_length=32,
-    )
-    model = ki.models.decoder(config)
+    ids = keras.Input((None,), dtype="int32")
+    x = keras.layers.Embedding(256, 32)(ids)
+    for _ in range(2):
+        h = keras.layers.RMSNormalization()(x)
+        x = x + keras.layers.MultiHeadAttention(4, 8)(h, h, use_causal_mask=True)
+        h = keras.layers.RMSNormalization()(x)
+        x = x + ki.PrunableGatedFFN(hidden_dim)(h)
+    logits = keras.layers.Dense(256)(keras.layers.RMSNormalization()(x))
+    model = keras.Model(ids, logits)
     model.compile(
         keras.optimizers.AdamW(ki.CosineDecay(5e-3, 5e-5, STEPS, warmup_steps=20)),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),

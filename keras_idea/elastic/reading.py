@@ -1,8 +1,8 @@
-"""A model that computes with the first neurons of its FFNs alone.
+"""Lets a model compute with only the first neurons of its FFNs.
 
 In a scope, the layers of an FFN read a static slice of each weight in place of the
 weight. Gradients come back as large as the weights, with zeros: optimizer, kernels and
-files know nothing of it, and after the scope nothing is left on the model.
+files stay as they are, and after the scope nothing is left on the model.
 """
 
 import contextlib
@@ -71,31 +71,28 @@ class FirstNeurons:
 
     @contextlib.contextmanager
     def at(self, counts: Sequence[int]) -> Iterator[None]:
-        """A scope in which the FFNs have so many neurons each.
+        """A scope in which each FFN computes with its first `counts` neurons.
 
-        A scope in it counts, for all of them. One at all neurons has the model as it
-        is.
+        The innermost of several scopes applies. With all neurons, nothing changes.
         """
         key = tuple(counts)
         if key not in self._changes:
-            with changed(self._whole):  # it may be asked for in a scope
+            with changed(self._whole):  # it may be called in a scope
                 whole = key == tuple(ffn.hidden_dim for ffn in self._ffns)
                 self._changes[key] = self._whole if whole else self._made(key)
         with changed(self._changes[key]):
             yield
 
     def check_read(self) -> None:
-        """Refuses FFNs one of whose layers was called in no narrow scope so far.
+        """Raises if a layer of the FFNs was not called in any narrow scope so far.
 
-        Their weights are read by other code than their layers', which knows nothing of
-        the width.
+        Then other code reads its weights, and ignores the width.
         """
         unread = [x.path for key, x in self._layers.items() if key not in self._read]
         if unread:
             raise ArgumentError(
-                f"{', '.join(unread)}: nothing calls the layer, its weights are read "
-                "directly. So it cannot compute with fewer neurons than it has. Train "
-                "a model of each width, or one by IdeaPruneCallback."
+                f"{', '.join(unread)}: nothing calls the layer, and other code reads "
+                "its weights. Train a model of each width."
             )
 
     def _check_held(self) -> None:
@@ -104,10 +101,9 @@ class FirstNeurons:
         for key, cuts in self._cuts.items():
             if key not in known:
                 raise ArgumentError(
-                    f"{self._ffns[cuts[0][0]].name} holds its weight "
-                    f"'{cuts[0][1].variable.path}' in no attribute of its layers, so "
-                    "it cannot compute with fewer neurons than it has. Train a model "
-                    "of each width, or one by IdeaPruneCallback."
+                    f"No attribute of {self._ffns[cuts[0][0]].name} holds "
+                    f"'{cuts[0][1].variable.path}', so it cannot be narrower. Train a "
+                    "model of each width."
                 )
 
     def _made(self, counts: tuple[int, ...]) -> list[Change]:
@@ -130,9 +126,9 @@ class FirstNeurons:
 def _blocks_that_read(
     model: keras.layers.Layer, ffns: Sequence[FFN]
 ) -> list[tuple[keras.layers.Layer, list[int]]]:
-    """Layers that may read weights of those in them, which are given by `id`.
+    """Returns layers that may read the weights of layers inside them, with their `id`s.
 
-    Where a reader is not called, as in Gemma 4, whose blocks multiply by its kernel.
+    They exist where a reader is not called: blocks of Gemma 4 multiply by its kernel.
     """
     layers = {
         id(layer)
@@ -150,7 +146,7 @@ def _blocks_that_read(
 def _first_of(
     cuts: _Cuts, counts: tuple[int, ...], value: Tensor | None = None
 ) -> Tensor:
-    """The first neurons of a variable, which may have those of two FFNs."""
+    """Returns the first neurons of a variable, which may hold those of two FFNs."""
     for place, cut in cuts:
         value = cut.first(counts[place], value)
     return value

@@ -1,4 +1,4 @@
-"""A stock model of some of the neurons, which needs no training of its own."""
+"""Slices a stock narrow model out of a model, without training."""
 
 from typing import TypeVar
 
@@ -21,9 +21,9 @@ Model = TypeVar("Model", bound=keras.layers.Layer)
 def sliced(model: Model, width: Width) -> Model:
     """Returns a new, narrow model of the first neurons of each FFN.
 
-    Use it for each of the widths that an `ElasticCallback` has trained. The narrow
-    model is a stock model of the same classes, and shares nothing with `model`. It
-    equals `ki.compact` of the model with all other neurons set to zero.
+    Use it for each width that an `ElasticCallback` has trained. The narrow model is a
+    stock model of the same classes, and shares nothing with `model`. It equals
+    `ki.compact` of the model with all other neurons set to zero.
 
     If the model is compiled, the new model is compiled too, and the optimizer's state
     is sliced in the same way. A KerasHub model is checked on a probe batch, and a model
@@ -34,14 +34,14 @@ def sliced(model: Model, width: Width) -> Model:
             a KerasHub task or backbone. It is not changed.
         width: int >= 1, float in (0, 1) or dict. Neurons of each FFN; the share of them
             (rounded to the nearest, at least 1); or either by the names that
-            `ki.find_ffns` shows, where FFNs that are not named keep all.
+            `ki.find_ffns` shows. FFNs without a name keep all.
 
     Returns:
         A new model.
 
     Raises:
         ValueError: If `width` is out of range, if the model has no FFN whose neurons
-            are found, or where `ki.compact` raises one.
+            are found, or if `ki.compact` raises one.
 
     Example:
     >>> narrow = ki.sliced(model, 0.5)

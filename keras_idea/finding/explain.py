@@ -11,7 +11,7 @@ from keras_idea.finding.find_heads import find_heads
 from keras_idea.groups.follow import is_dense
 from keras_idea.groups.kinds import CHANNELS, KINDS, KV_GROUPS, NEURONS, KindName
 from keras_idea.keras_private.layers import student_of, walk
-from keras_idea.layers.plain_ffns import PlainFFN
+from keras_idea.layers.ffn import FFNLayer
 from keras_idea.validation import plural
 
 _UNBUILT = (
@@ -159,6 +159,6 @@ def _left_out(model: keras.layers.Layer) -> dict[str, str]:
     ours = {
         layer.path: why
         for layer in walk(model)
-        if isinstance(layer, PlainFFN) and (why := why_not_ours(layer)) is not None
+        if isinstance(layer, FFNLayer) and (why := why_not_ours(layer)) is not None
     }
     return {**ours, **others, **dense_groups(model).left_out}

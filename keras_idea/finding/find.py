@@ -18,11 +18,8 @@ from keras_idea.groups.on_each import name_of
 from keras_idea.groups.state import NeuronState, held_state, indices_of, state_of
 from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import known_ffns
-from keras_idea.keras_private.layers import walk
-from keras_idea.layers.own_group import OwnGroup
-from keras_idea.layers.plain_ffns import PlainFFN
-from keras_idea.layers.probed import end_measuring, is_measured, measure
-from keras_idea.layers.prunable import Prunable
+from keras_idea.keras_private.layers import stored_kernel, walk
+from keras_idea.layers.ffn import FFNLayer, OwnGroup, Prunable
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_choice
 
@@ -46,11 +43,13 @@ class FFN:
             One `FFN` holds all experts of a mixture, each with the same number of
             active neurons. Its shapes have `experts, hidden_dim` in place of
             `hidden_dim`.
+        place: int. Its place among the groups of its kind in the model.
     """
 
     name: str
     layer: keras.layers.Layer
     weights: Group
+    place: int = 0
 
     @property
     def kind(self) -> KindName:
@@ -70,18 +69,18 @@ class FFN:
     @property
     def state(self) -> NeuronState:
         """`NeuronState`, its scores and mask."""
-        if self.masks_itself:
+        if self.holds_state:
             return self.layer.state
         return state_of(self.layer, self.cuts())
 
     @property
     def held_state(self) -> NeuronState | None:
         """Its `NeuronState`, or None if there is none yet."""
-        return self.layer.state if self.masks_itself else held_state(self.layer)
+        return self.layer.state if self.holds_state else held_state(self.layer)
 
     @property
-    def masks_itself(self) -> bool:
-        """bool, whether its layer applies a mask in the forward pass."""
+    def holds_state(self) -> bool:
+        """bool, whether its layer has the scores and the mask among its variables."""
         return isinstance(self.layer, Prunable)
 
     @property
@@ -156,10 +155,10 @@ class FFN:
     def mask(self) -> keras.Variable:
         """Variable `(hidden_dim,)`, float32 in {0, 1}: 1 for an active neuron.
 
-        If its layers do not mask themselves: while nobody prunes, 1 if it has a weight
-        other than zero. This is a new variable then.
+        While nobody prunes, this is a new variable: 1 if the neuron has a weight other
+        than zero.
         """
-        if self._mask_is_held:
+        if self._is_pruned:
             return self.state.mask
         used = used_neurons(self._own_cuts())
         return keras.Variable(used, trainable=False, dtype="float32", name="mask")
@@ -174,21 +173,19 @@ class FFN:
         return self.state.importance()
 
     def kept_neurons(self) -> np.ndarray:
-        """Indices of the active neurons, ascending: `NeuronState.kept_neurons`."""
-        held = self._mask_is_held
-        mask = self.state.mask if held else used_neurons(self._own_cuts())
+        """Ascending indices of the active neurons, `(width,)` or `(experts, width)`."""
+        mask = self.state.mask if self._is_pruned else used_neurons(self._own_cuts())
         return indices_of(mask, self.name)
 
     @property
-    def _mask_is_held(self) -> bool:
-        """bool, whether its state holds the mask; else its weights show it."""
+    def _is_pruned(self) -> bool:
+        """bool, whether a pruner is at work; else its weights show the mask."""
         state = self.held_state
-        at_work = state is not None and state.active_track is not None
-        return self.masks_itself or at_work
+        return state is not None and state.active_track is not None
 
     def update_state(self) -> None:
         """Updates the mask and scores of its state, so that they can be saved."""
-        if not self._mask_is_held:
+        if not self._is_pruned:
             self.state.set_mask(used_neurons(self._own_cuts()))
         self.state.publish()
 
@@ -199,6 +196,14 @@ class FFN:
     def scored_cuts(self) -> list[Cut]:
         """Where they are in the kernels that rank them: of channels, the readers'."""
         return self._own_cuts() if KINDS[self.kind].by_readers else self.kernel_cuts()
+
+    def outgoing_cuts(self) -> list[Cut]:
+        """Where its neurons are in the kernels that read them."""
+        if KINDS[self.kind].by_readers:
+            return self._own_cuts()
+        cuts = self.kernel_cuts()
+        readers = {id(stored_kernel(layer)) for layer in self.weights.readers}
+        return [cut for cut in cuts if id(cut.variable) in readers] or cuts[-1:]
 
     def cuts(self) -> list[Cut]:
         """Where its neurons are in the weights, the kernels first.
@@ -236,25 +241,6 @@ class FFN:
         if len(self.cuts()) < len(self.weights.cuts()):  # a frozen bias is added
             return False
         return self.weights.preserves_zero
-
-    @property
-    def shows_hidden(self) -> bool:
-        """bool, whether a method can read its hidden activations."""
-        return self.masks_itself or self.weights.probed is not None
-
-    def set_probe(self, probe: Any) -> list[keras.Variable]:
-        """Puts a probe in the way of the hidden activations; None removes it.
-
-        Returns:
-            list of the removed variables, which the optimizer must forget.
-        """
-        reader = self.weights.probed
-        if reader is not None and is_measured(reader):
-            end_measuring(reader)
-        given_up = self.state.set_probe(probe)
-        if reader is not None and probe is not None:
-            measure(reader, self.state)
-        return given_up
 
 
 def find_groups(
@@ -320,7 +306,7 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
     layers = list(walk(model))
     held: dict[int, tuple[keras.layers.Layer, Any, str]] = {}
     for layer in layers:
-        if isinstance(layer, (Prunable, PlainFFN)):
+        if isinstance(layer, FFNLayer):
             if why_not_ours(layer) is None:
                 name = layer.path or layer.name
                 held[id(layer)] = (layer, OwnGroup(layer), name)
@@ -340,6 +326,7 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
             name if paths.count(name) == 1 else f"{name}_{paths[:i].count(name)}",
             layer,
             weights,
+            i,
         )
         for i, (layer, weights, name) in enumerate(found)
     ]
@@ -348,9 +335,8 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
 def why_not_ours(layer: keras.layers.Layer) -> str | None:
     """Why the neurons of an FFN of this package cannot be pruned; None: they can."""
     shape = 2, layer.hidden_dim
-    why_not = isinstance(layer, PlainFFN) and why_not_each_number(
-        layer.activation, shape
-    )
+    plain = isinstance(layer, FFNLayer) and not isinstance(layer, Prunable)
+    why_not = plain and why_not_each_number(layer.activation, shape)
     return f"its activation {name_of(layer.activation)} {why_not}" if why_not else None
 
 
@@ -369,12 +355,12 @@ def _names(groups: list[DenseGroup]) -> list[str]:
 
 def _heads(model: keras.layers.Layer) -> list[FFN]:
     groups = find_heads(model).groups
-    return [FFN(group.owner.path, group.owner, group) for group in groups]
+    return [FFN(g.owner.path, g.owner, g, i) for i, g in enumerate(groups)]
 
 
 def _channels(model: keras.layers.Layer) -> list[FFN]:
     groups = find_channels(model).groups
-    return [FFN(group.makers[0].path, group.makers[0], group) for group in groups]
+    return [FFN(g.makers[0].path, g.makers[0], g, i) for i, g in enumerate(groups)]
 
 
 #: Kind -> the function that finds its groups in a model, in the model's own order.

@@ -12,13 +12,11 @@ from keras_idea.hub.as_mistral import LLAMAS
 from keras_idea.hub.families import HEAD_ARGUMENTS, STACKED_HEAD_ARGUMENTS, is_backbone
 from keras_idea.keras_private.attention import numbers_of_heads, projections_of
 from keras_idea.keras_private.layers import stored_kernel, student_of, sublayers, walk
-from keras_idea.models.attention import CausalSelfAttention
 
 #: Attention layers that are found wherever they are; KerasHub's by their backbone.
 ATTENTION_LAYERS = (
     keras.layers.MultiHeadAttention,
     keras.layers.GroupQueryAttention,
-    CausalSelfAttention,
 )
 _HELD_BY_HUB = "whose config cannot say how wide a head is"
 
@@ -26,15 +24,14 @@ _HELD_BY_HUB = "whose config cannot say how wide a head is"
 def find_heads(model: keras.layers.Layer) -> Found[AttentionGroup]:
     """Finds the heads of a model (of a `Distiller` its student) that can be cut out.
 
-    Those of Keras's `MultiHeadAttention` and `GroupQueryAttention`, of this package's
-    decoder, and of KerasHub's families whose config says how wide a head is.
+    Those of Keras's `MultiHeadAttention` and `GroupQueryAttention`, and of KerasHub's
+    families whose config sets the width of a head.
     """
     layers = list(walk(student_of(model)))
-    # Of a layer those of KerasHub, or of this package, that hold it directly.
+    # For each layer, the KerasHub layers that hold it directly.
     holders: dict[int, list[keras.layers.Layer]] = collections.defaultdict(list)
     for layer in layers:
-        ours = type(layer).__module__.startswith("keras_idea.")
-        if (ours or _of_hub(layer)) and not is_backbone(layer):
+        if _of_hub(layer) and not is_backbone(layer):
             for sublayer in sublayers(layer):
                 holders[id(sublayer)].append(layer)
     groups: list[AttentionGroup] = []

@@ -1,4 +1,4 @@
-"""How many neurons each FFN, and how many heads each attention layer, is to keep."""
+"""Checks pruning targets, and computes the width of each group from them."""
 
 import fractions
 import numbers
@@ -13,50 +13,33 @@ from keras_idea.finding.find import FFN
 from keras_idea.groups.kinds import KINDS, NEURONS, KindName, are_kinds
 from keras_idea.validation import check_choice, check_int
 
-#: By kind: an int, what each keeps; or a float in (0, 1), the fraction of it; None: as
-#: the budget says.
+#: By kind: an int, what each group keeps; a float in (0, 1), the fraction of it; or
+#: None: what the budget allows.
 Targets: TypeAlias = dict[KindName, int | float | None]
-
-_INSTEAD = (
-    "or give target_parameters, target_bytes or target_flops in its place. Received: "
-)
 
 
 def check_targets(
-    target_dim: Any, targets: Any, kinds: Any, round_to: int, budget: Budget
+    target_dim: Any, targets: Any, round_to: int, budget: Budget
 ) -> Targets:
-    """Refuses targets that are neither numbers nor fractions, or say a thing twice.
+    """Returns the target of each kind; with a budget, the kinds with None.
 
-    `target_dim` is that of "neurons", `kinds` those that a budget may prune; with a
-    budget the targets are None.
+    `target_dim` is the target of "neurons". With a budget, `targets` lists the kinds
+    that it prunes. Raises if a target is given twice, or is not a number or a fraction.
     """
-    if not are_kinds(kinds):
+    if target_dim is not None and (targets is not None or budget):
         raise ArgumentError(
-            f"`kinds` must list some of {', '.join(map(repr, KINDS))}. Received: "
-            f'kinds={kinds!r}. For example kinds=("neurons", "kv_groups").'
+            "Give one of `target_dim`, `targets` and a budget: target_dim=x is "
+            f'targets={{"neurons": x}}. Received: target_dim={target_dim!r} too.'
         )
-    given = {"target_dim": target_dim, "targets": targets}
-    received = [
-        f"{name}={value!r}" for name, value in given.items() if value is not None
-    ]
     if budget:
-        if received:
+        kinds = (NEURONS,) if targets is None else targets
+        numbers_too = isinstance(kinds, Mapping) and any(kinds.values())
+        if not are_kinds(kinds) or numbers_too:
             raise ArgumentError(
-                f"Give one of `{received[0].partition('=')[0]}` and {budget}: both "
-                f"say how narrow to prune. Received: {received[0]} too."
+                f"`targets` must list the kinds that {budget} prunes, such as "
+                f'("neurons", "kv_groups"). Received: targets={targets!r}.'
             )
-        return dict.fromkeys(kinds, None)
-    if tuple(kinds) != (NEURONS,):
-        raise ArgumentError(
-            "`kinds` says what a budget may prune, and there is none. Received: "
-            f"kinds={tuple(kinds)!r}. Give `targets`, a target for each kind, alone; "
-            "or a budget, such as target_parameters."
-        )
-    if len(received) > 1:
-        raise ArgumentError(
-            "Give one of `target_dim` and `targets`: target_dim=x is targets="
-            f'{{"neurons": x}}. Received: {", ".join(received)}.'
-        )
+        return dict.fromkeys(kinds)
     if targets is None:
         return {NEURONS: _check_target("target_dim", target_dim, NEURONS, round_to)}
     if not isinstance(targets, Mapping) or not targets:
@@ -86,12 +69,12 @@ def _check_target(name: str, target: Any, kind: KindName, round_to: int) -> int 
     units = f"{KINDS[kind].units} to keep in each {KINDS[kind].holder}"
     raise ArgumentError(
         f"`{name}` must be an integer >= 1 ({units}) or a float in (0, 1) (the "
-        f"fraction to keep); {_INSTEAD}{name}={target!r}."
+        f"fraction to keep); or give a budget. Received: {name}={target!r}."
     )
 
 
 def check_groups(groups: Any) -> Any:
-    """Refuses `groups` that is neither None nor a function of an `FFN` handle."""
+    """Raises if `groups` is neither None nor a function of an `FFN` handle."""
     if groups is not None and not callable(groups):
         raise ArgumentError(
             "`groups` must be a function of an FFN handle, or None. Received: "
@@ -102,14 +85,14 @@ def check_groups(groups: Any) -> Any:
 
 
 def target_name(targets: Targets, kind: KindName) -> str:
-    """What a user calls the target of a kind."""
+    """Returns the name of the argument that holds the target of a kind."""
     if len(targets) > 1 or kind != NEURONS:
         return f"targets[{kind!r}]"
     return "target_dim"
 
 
 def target_width(target_dim: int | float, full_dim: int, round_to: int) -> int:
-    """The neurons that an FFN keeps; a fraction becomes the nearest multiple, not 0.
+    """Returns how many neurons an FFN keeps: the nearest multiple above 0.
 
     Example:
     >>> target_width(0.375, full_dim=1000, round_to=64)
@@ -127,12 +110,11 @@ def target_widths(
     ffns: Sequence[FFN],
     round_to: int,
 ) -> list[tuple[FFN, int]]:
-    """What each FFN, and each attention layer, of a model keeps.
+    """Returns what each group keeps.
 
-    With a budget all FFNs have one width, the largest within it; where heads are pruned
-    too, each keeps the same fraction of what it has, rounded to the nearest. Widths are
-    multiples of `round_to`, numbers of heads are not. Refuses a budget that cannot be
-    met.
+    With a budget, all FFNs get one width, the largest within it. If it prunes other
+    kinds too, each group keeps the same fraction, rounded to the nearest. Only kinds
+    that are rounded are multiples of `round_to`.
     """
     if not budget:
         return [
@@ -147,7 +129,10 @@ def target_widths(
             return [min(width, ffn.full_dim) for ffn in ffns]
 
         widest = max(ffn.full_dim for ffn in ffns)
-        width = budget.widest(lambda w: costs(least(w)), widest, round_to)
+        check_round_to(round_to, widest)
+        widths_of_all = range(round_to, widest + 1, round_to)
+        smallest = f"width, {round_to}" + f" ({round_to=})" * (round_to > 1)
+        width = budget.most(widths_of_all, lambda w: costs(least(w)), smallest)
         return list(zip(ffns, least(width), strict=True))
     steps = [(ffn.full_dim, _step(ffn, round_to)) for ffn in ffns]
     widths = budget.most(sizes_at_one_ratio(steps), costs, "size")
@@ -159,11 +144,10 @@ def _step(ffn: FFN, round_to: int) -> int:
 
 
 def sizes_at_one_ratio(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """The sizes that layers have when each keeps the same fraction of its units.
+    """Lists the sizes at which all layers keep the same fraction of their units.
 
-    By pairs: the units that a layer was built with, and of what it keeps a multiple.
-    Ascending: one for each fraction at which a layer, rounded to the nearest, keeps
-    more.
+    `steps` has a pair per layer: its units, and the multiple that it keeps. Ascending:
+    one entry per fraction at which a layer, rounded to the nearest, keeps more.
 
     Example:
     >>> sizes_at_one_ratio([(4, 1), (2, 1)])
@@ -173,7 +157,7 @@ def sizes_at_one_ratio(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
     round_to = max(step for _, step in steps)
     if widest is not None:
         check_round_to(round_to, widest)
-    # What is narrower than that stays as it is.
+    # A layer narrower than `round_to` keeps all.
     steps = [(full, min(step, full)) for full, step in steps]
     half = fractions.Fraction(1, 2)
     shares = {
@@ -194,7 +178,7 @@ def sizes_at_one_ratio(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
 def budget_line(
     budget: Budget, model: keras.Model, targets: Sequence[tuple[FFN, int]]
 ) -> str:
-    """What a budget comes to: a line for the console."""
+    """Returns a line for the console: what a budget allows."""
     costs = costs_of(model, [ffn for ffn, _ in targets])([n for _, n in targets])
     stay = []
     for name, kind in KINDS.items():

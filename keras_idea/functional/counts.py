@@ -1,9 +1,5 @@
 """What an FFN and a whole model cost: parameters and FLOPs, as plain integers."""
 
-from typing import TypeVar
-
-import numpy as np
-
 from keras_idea.validation import check_int
 
 
@@ -79,21 +75,3 @@ def train_flops(multiply_adds: float, tokens: float) -> float:
     60000
     """
     return 6 * multiply_adds * tokens
-
-
-Mean = TypeVar("Mean", float, np.ndarray)
-
-
-def mean_between(begin: tuple[Mean, Mean], end: tuple[Mean, Mean]) -> Mean:
-    """The mean of the values between two points of a running mean.
-
-    Each point is the number of values so far and their mean; arrays are many at once.
-    Keras logs a loss as the mean of the epoch so far. Times its batches that is a
-    sum, and two sums give the mean in between: exact if batches are equally large.
-
-    Example:
-    >>> mean_between((2, 1.5), (3, 2.0))  # of 1, 2 and 3
-    3.0
-    """
-    (before, earlier), (count, mean) = begin, end
-    return (mean * count - earlier * before) / (count - before)

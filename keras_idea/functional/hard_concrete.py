@@ -163,14 +163,14 @@ def hard_concrete_lagrangian_slope(
     """Computes the derivative by `log_alpha` of one layer's term in the Lagrangian.
 
     Args:
-        log_alpha: tensor `(F,)`. The parameters of the layer.
+        log_alpha: tensor `(..., F)`. The parameters of the layer.
         target: scalar. The target sparsity.
         multipliers: sequence or tensor `(2,)`. The two multipliers.
 
     Returns:
-        Tensor `(F,)`, float32.
+        Tensor `(..., F)`, float32.
     """
-    gap = hard_concrete_sparsity(log_alpha) - target
+    gap = ops.expand_dims(hard_concrete_sparsity(log_alpha), -1) - target
     p = hard_concrete_keep(log_alpha)
     by_sparsity = multipliers[0] + 2.0 * multipliers[1] * gap
     return -by_sparsity * p * (1.0 - p) / p.shape[-1]

@@ -53,7 +53,7 @@ class AttentionGroup:
     arguments: HeadArguments | None = None
     kind = KV_GROUPS
     preserves_zero = True  # a head that nobody reads has no gradient
-    probed = None  # a head has several activations
+    shown_by = None  # a head has several activations
 
     @property
     def readers(self) -> list[keras.layers.Layer]:

@@ -83,7 +83,7 @@ class ChannelGroup:
     kind = CHANNELS
     # What a normalization, or an activation, makes of zeros may not be zero.
     preserves_zero = False
-    probed = reader_bias = None
+    shown_by = reader_bias = None
 
     def __post_init__(self) -> None:
         self._cuts: dict[Role, list[Cut]] = {}

@@ -65,7 +65,7 @@ class DenseGroup:
     kind = NEURONS
 
     @property
-    def probed(self) -> keras.layers.Layer | None:
+    def shown_by(self) -> keras.layers.Layer | None:
         """The one layer that is called on the hidden activations, or None."""
         alone = self.calls_readers and len(self.readers) == 1
         return self.readers[0] if alone else None

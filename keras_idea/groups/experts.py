@@ -26,7 +26,7 @@ class ExpertGroup:
     preserves_zero = True  # whatever the gate, a neuron of zeros is 0
     makers: ClassVar[Sequence[keras.layers.Layer]] = ()
     readers: ClassVar[Sequence[keras.layers.Layer]] = ()
-    probed = reader_bias = None
+    shown_by = reader_bias = None
 
     @property
     def layers(self) -> list[keras.layers.Layer]:

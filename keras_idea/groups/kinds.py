@@ -1,4 +1,4 @@
-"""The kinds of units that can be pruned, a row each, and what a group of them is.
+"""The kinds of units that can be pruned, one row each, and the interface of a group.
 
 A new kind is a row of `KINDS`, a class of groups (see `Group`), and a function that
 finds them (`keras_idea.finding.find.FINDERS`).
@@ -27,11 +27,8 @@ class Kind:
         width: str. What the number of active units is called: "FFN width".
         short: str. The same where there is little room.
         rounded: bool. Whether `round_to` applies.
-        probed: bool. Whether a unit has one activation, which methods can look at.
-        least: float. The least share that a search keeps by default.
-        height: float. Height of a heat map, relative to that of neurons.
-        by_readers: bool. Whether what reads a unit ranks it, and not what makes it: in
-            a convolution behind which a normalization rescales, that has no size.
+        by_readers: bool. Whether the kernels that read a unit rank it: a normalization
+            rescales a convolution's output, so its own kernel's size means nothing.
     """
 
     name: KindName
@@ -41,9 +38,6 @@ class Kind:
     width: str
     short: str
     rounded: bool = False
-    probed: bool = False
-    least: float = 0.3
-    height: float = 0.5
     by_readers: bool = False
 
     @property
@@ -68,8 +62,6 @@ KINDS: dict[KindName, Kind] = {
             width="FFN width",
             short="FFN width",
             rounded=True,
-            probed=True,
-            height=1.0,
         ),
         # Key/value heads, each with its query heads.
         Kind(
@@ -124,8 +116,8 @@ class Group(Protocol):
         """The layers that are called on the units; empty likewise."""
 
     @property
-    def probed(self) -> keras.layers.Layer | None:
-        """The one layer that shows each unit's activation to a probe, or None."""
+    def shown_by(self) -> keras.layers.Layer | None:
+        """The one layer that is called on the units' activations, or None."""
 
     @property
     def reader_bias(self) -> keras.Variable | None:

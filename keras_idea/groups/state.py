@@ -3,27 +3,20 @@
 Shapes: F = hidden_dim (neurons), D = input_dim. A state of E experts has all of `(F,)`
 for each of them: `(E, F)`.
 
-A prunable FFN that nobody prunes is a plain FFN with a mask: three variables that no
-optimizer trains. Of all other layers the model holds none of them, and their pruned
-neurons are zeros.
+The state is a report: it changes nothing that a layer computes. Pruned neurons are
+neurons whose weights are zero. A prunable FFN holds its state among its variables; for
+any other layer it is kept here, outside of the model.
 
 While a pruner is at work (`keras_idea.step.pruner`), newer scores and a newer mask
 are among the optimizer's variables, as moments are, because the optimizer's step is
 where they change. `scores` and `mask` are then these variables. `publish` brings the
 state's own up to date: when the pruner ends, and before something is saved.
-
-The mask multiplies the down kernel alone: a masked neuron then contributes nothing,
-and no gradient moves its rows, whatever trains the layer.
-
-A *probe* is how another method than sensitivity looks at the neurons: a layer with
-variables of its own, through which the hidden activations pass (see
-`keras_idea.methods`).
 """
 
 import contextlib
 import dataclasses
 import weakref
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -38,18 +31,9 @@ from keras_idea.functional.importance import (
     neuron_importance,
 )
 from keras_idea.groups.cut import Cut
-from keras_idea.keras_private.call_context import current_pass, is_training
-from keras_idea.keras_private.layers import renew_weight, unlocked, untrack
+from keras_idea.keras_private.layers import renew_weight
 from keras_idea.typing import Tensor
-from keras_idea.validation import check_choice, check_number, plural
-
-if keras.backend.backend() == "torch":
-    from keras_idea.keras_private.mask_torch import is_whole
-else:
-
-    def is_whole(mask: keras.Variable) -> bool:
-        """Whether a mask is known to be all ones: not in a compiled step."""
-        return False
+from keras_idea.validation import check_choice, check_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,28 +74,21 @@ class Live:
     Attributes:
         scores: variable, the newest scores.
         mask: variable, the newest mask.
-        zeroes: bool, whether each step sets the pruned neurons to zero.
         pruner: weak reference to the pruner, because it holds the FFN's layer: no
             layer that can be reached from its state would ever be freed.
     """
 
     scores: keras.Variable
     mask: keras.Variable
-    zeroes: bool
     pruner: weakref.ref
-
-
-# Where the three variables stand in a file, by how many it holds. Files from before
-# the optimizer kept the newer ones hold more: carriers, and counts of steps.
-_PLACES = {3: (0, 1, 2), 4: (0, 1, 3), 9: (5, 6, 8)}
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
 class NeuronState(keras.layers.Layer):
     """Scores and mask of the neurons of one FFN.
 
-    A layer only so that Keras tracks, saves and places its variables; it is
-    never called. A prunable FFN takes its down kernel through `masked`.
+    It is a layer only so that Keras tracks, saves and places its variables; it is
+    never called.
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -121,8 +98,6 @@ class NeuronState(keras.layers.Layer):
         #: int, the neurons it had at first, before any narrowing; None: nobody knows,
         #: a file of a stock layer may be of one that was wider once.
         self.full_dim: int | None = None
-        self.probe: Any = None
-        self._measured: Any = None  # the last forward pass that came to a probe
         #: None, or the newest scores and mask while a pruner is at work.
         self.active_track: Live | None = None
         #: None, or the neurons that are to be left, as the last pruning run has it.
@@ -185,9 +160,7 @@ class NeuronState(keras.layers.Layer):
     @property
     def mask(self) -> keras.Variable:
         """Variable `(F,)`, the mask that goes with the present weights."""
-        track = self.active_track
-        # A pruner that zeroes nothing changes no mask: the layer's own is the newest.
-        return self._mask if track is None or not track.zeroes else track.mask
+        return self._mask if self.active_track is None else self.active_track.mask
 
     @property
     def scores(self) -> keras.Variable:
@@ -205,64 +178,9 @@ class NeuronState(keras.layers.Layer):
         reductions = self.scoring.row_reduce, self.scoring.matrix_reduce
         return neuron_importance(scores, *reductions)
 
-    def masked(self, down: Tensor) -> Tensor:
-        """The down kernel `(F, D)` with the rows of dead neurons zeroed."""
-        if is_whole(self._mask):
-            return down
-        mask = self._mask.value
-        if down.shape[0] < mask.shape[0]:  # the first rows alone, see `elastic`
-            mask = mask[: down.shape[0]]
-        return down * ops.cast(ops.expand_dims(mask, -1), down.dtype)
-
-    def effective_down(self, down: Tensor) -> Tensor:
-        """The down kernel `(F, D)` that answers as the model does in evaluation."""
-        scale = None if self.probe is None else self.probe.scale()
-        down = self.masked(down)
-        if scale is None:
-            return down
-        return down * ops.cast(ops.expand_dims(scale, -1), down.dtype)
-
-    def hidden(self, activations: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The hidden activations `(..., F)` as down must read them.
-
-        `mask` is Keras's, of the tokens. A training step may come to a probe but once:
-        what the backward pass brings from two calls is added up.
-        """
-        if self.probe is None:
-            return activations
-        present, training = current_pass(), is_training()
-        if training and present is not None:
-            if self._measured is not None and self._measured() is present:
-                raise ArgumentError(
-                    f"The FFN of '{self.path}' is called more than once in a forward "
-                    "pass, which the pruning method cannot measure. Use "
-                    "method='sensitivity', which adds the gradients of all calls up."
-                )
-            self._measured = weakref.ref(present)
-        return self.probe.tap(activations, training, mask)
-
-    def set_probe(self, probe: Any) -> list[keras.Variable]:
-        """Hangs a probe in the way of the hidden activations; None takes it off.
-
-        Returns the variables given up, which the optimizer must forget.
-        """
-        given_up = [] if self.probe is None else self.probe.variables
-        if self.probe is not None:
-            untrack(self, self.probe)
-        unlocked(self, setattr, "probe", probe)
-        if probe is not None and not probe.built:
-            # In the state's scope, so that no two probes have the same path.
-            with scope_at(self.path):
-                probe.build()
-        return given_up
-
-    def kept_neurons(self) -> np.ndarray:
-        """Ascending indices `(width,)` of the living; of experts `(experts, width)`."""
-        return indices_of(self.mask, self.path)
-
     @property
     def variables_of_neurons(self) -> list[keras.Variable]:
-        """List of the variables, without a probe's."""
+        """List of its variables."""
         return [self._scores, self._mask, self.original_index]
 
     def set_mask(self, mask: Tensor) -> None:
@@ -309,24 +227,9 @@ class NeuronState(keras.layers.Layer):
         self.publish()
         super().save_own_variables(store)
 
-    def load_own_variables(self, store: Mapping[str, Any]) -> None:
-        """Takes scores and mask from a file; from an older one too."""
-        names = list(store.keys())
-        if len(names) not in _PLACES:
-            raise ArgumentError(
-                f"The file holds {len(names)} variables of the pruning state "
-                f"'{self.path}', which has 3: it is of another model. Load it into a "
-                "model of the same layers."
-            )
-        arrays = [store[str(place)] for place in _PLACES[len(names)]]
-        check_loaded_width(self.path, self._mask.shape[-1], arrays[1].shape[-1])
-        variables = (self._scores, self._mask, self.original_index)
-        for variable, array in zip(variables, arrays, strict=True):
-            variable.assign(array)
-
 
 def indices_of(mask: Tensor, name: str) -> np.ndarray:
-    """Indices of the neurons alive in a mask, see `NeuronState.kept_neurons`."""
+    """Ascending indices of the active neurons in a mask: `(width,)`, `(E, width)`."""
     array = ops.convert_to_numpy(mask)
     alive = np.count_nonzero(array, axis=-1)
     if np.ptp(alive):
@@ -352,22 +255,7 @@ def scope_at(path: str) -> Iterator[None]:
         yield
 
 
-def check_loaded_width(name: str, hidden_dim: int, found: int) -> None:
-    """Refuses a file of another width, in words that say what to use."""
-    if hidden_dim != found:
-        raise ArgumentError(
-            f"The file holds {plural(found, 'neuron')} of '{name}', which has "
-            f"{hidden_dim}: it was saved before or after the model became narrower. "
-            "Load the model whole (keras.saving.load_model), or restore a run by "
-            "keras_idea.Checkpoint(folder).restore(model), which narrows the model; or "
-            f"make the model with {plural(found, 'neuron')}. If this is a whole model: "
-            "a block of yours makes the FFN with the width of its own config, which "
-            "must follow (docs/any_keras_model.md)."
-        )
-
-
-# A `Prunable` FFN has its scores and its mask among its variables. Of any other layer
-# nothing is in the model: they lie here, by the layer, as long as it lives.
+# The states of layers that are not `Prunable`, as long as each layer lives.
 _STATES: weakref.WeakKeyDictionary[keras.layers.Layer, NeuronState] = (
     weakref.WeakKeyDictionary()
 )

@@ -5,10 +5,10 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ArgumentError
+from keras_idea.hub.compare import check_same_function
 from keras_idea.hub.families import is_task
 from keras_idea.hub.kept import keep, kept_of
 from keras_idea.hub.rebuild import check_plain
-from keras_idea.hub.same_function import check_same_function
 from keras_idea.validation import require
 
 #: The backbones that it takes.
@@ -18,6 +18,10 @@ _ROTARY = {
     "rope_position_scaling_factor": 1.0,
     "rope_frequency_adjustment_factor": None,
 }
+_TAKEN = (
+    "vocabulary_size num_layers num_query_heads num_key_value_heads hidden_dim "
+    "intermediate_dim rope_max_wavelength layer_norm_epsilon dropout"
+)
 
 
 def as_mistral(model: keras.Model) -> keras.Model:
@@ -83,23 +87,16 @@ def _config(llama: Any) -> dict[str, Any]:
             f"backbone of one. Received: {kind}."
         )
     config = llama.get_config()
-    rotary = {name: config.pop(name, neutral) for name, neutral in _ROTARY.items()}
+    rotary = {name: config.get(name, neutral) for name, neutral in _ROTARY.items()}
     if rotary != _ROTARY:
         raise ArgumentError(
             f"'{llama.name}' scales its rotary positions, which a Mistral's config "
             f"cannot say. Received: {rotary}. Its key/value heads cannot be pruned; "
             "its neurons and blocks can."
         )
-    names = (
-        *("vocabulary_size", "num_layers", "num_query_heads", "num_key_value_heads"),
-        *("hidden_dim", "intermediate_dim", "rope_max_wavelength"),
-        *("layer_norm_epsilon", "dropout"),
-    )
     head_dim = config["hidden_dim"] // config["num_query_heads"]
-    return {n: config[n] for n in names} | {
-        "sliding_window": None,
-        "head_dim": head_dim,
-    }
+    taken = {name: config[name] for name in _TAKEN.split()}
+    return {**taken, "sliding_window": None, "head_dim": head_dim}
 
 
 def _preprocessor(preprocessor: Any) -> Any:
@@ -107,13 +104,10 @@ def _preprocessor(preprocessor: Any) -> Any:
     proto = getattr(getattr(preprocessor, "tokenizer", None), "proto", None)
     if proto is None:  # it is not of SentencePiece
         return None
-    keras_hub = require("keras_hub", "as_mistral()", "hub")
-    own = keras_hub.tokenizers.MistralTokenizer(proto=proto)
-    length = preprocessor.sequence_length
-    kind = keras_hub.models.MistralCausalLMPreprocessor
-    return kind(
-        own,
-        sequence_length=length,
+    models = require("keras_hub", "as_mistral()", "hub").models
+    return models.MistralCausalLMPreprocessor(
+        models.MistralTokenizer(proto=proto),
+        sequence_length=preprocessor.sequence_length,
         add_start_token=preprocessor.add_start_token,
         add_end_token=preprocessor.add_end_token,
     )

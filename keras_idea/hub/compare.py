@@ -1,19 +1,27 @@
-"""Two models compared by what they compute: the only comparison of files with models.
+"""Two models compared by what they compute: the only comparison of files and copies.
 
 Shapes: B batch, T tokens, P prompt tokens, V vocabulary (of an encoder: its width).
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import keras
 import numpy as np
 
 from keras_idea.errors import ArgumentError, ExportFailed
+from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.inputs import text_inputs
+from keras_idea.keras_private.float32_products import float32_products
+from keras_idea.keras_private.layers import walk
 
 _PROMPT, _NEW = 8, 16
+# Largest difference of a narrow copy, as a share of the largest output, by the dtype
+# they compute in. Measured: 4.5e-7 to 4.4e-6 in float32.
+_COPY_TOLERANCES = {"float32": 5e-5, "float64": 1e-6}
+_HALF_TOLERANCE = 0.05
+_COPY_LENGTH = 8
 #: Where tokenizers differ: runs of spaces and lines, digits, apostrophes, scripts.
 TEXTS = (
     "the quick brown fox jumps over the lazy dog",
@@ -25,24 +33,17 @@ TEXTS = (
 )
 
 #: What computes outputs (B, ..., V) of token ids (B, T), or of images.
-Outputs: TypeAlias = Callable[[np.ndarray], np.ndarray]
+Outputs: TypeAlias = Callable[[Any], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-    """How well two models agree.
+    """How well two models agree."""
 
-    Attributes:
-        difference: float, the largest between their outputs.
-        allowed: float, the largest that passes.
-        largest: float, the largest output.
-        greedy: int, greedy tokens that are equal, or tied; 0: no language model.
-    """
-
-    difference: float
-    allowed: float
-    largest: float
-    greedy: int = 0
+    difference: float  # the largest between their outputs
+    allowed: float  # the largest that passes
+    largest: float  # the largest output
+    greedy: int = 0  # greedy tokens that are equal, or tied; 0: no language model
 
     def __str__(self) -> str:
         """One line for the user."""
@@ -53,47 +54,59 @@ class Match:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """Inputs and outputs of the model that is right, so that it need not be kept."""
+
+    pairs: list[tuple[Any, np.ndarray]]  # of a language model, the last is greedy text
+    causal: bool  # whether the outputs choose the next token
+
+
+def expected_of(outputs: Outputs, rows: Iterable[Any], causal: bool) -> Expected:
+    """Computes the outputs of rows of inputs, and of a greedy text."""
+    rows = list(rows)
+    if causal:
+        rows.append(_greedy_text(outputs, rows[-1][:1]))
+    return Expected([(row, outputs(row)) for row in rows], causal)
+
+
 def compare(
-    expected: Outputs,
+    expected: Expected,
     received: Outputs,
-    rows: Sequence[np.ndarray],
     tolerance: float,
-    causal: bool = True,
     error: type[Exception] = ExportFailed,
+    least: float = 1.0,
 ) -> Match:
-    """Compares two models on rows of inputs, and on a greedy text of the first.
+    """Compares the outputs of a model with those that another computed.
 
     Args:
-        expected: function, the outputs of the model that is right.
+        expected: `Expected`, of the model that is right.
         received: function, the outputs of the other.
-        rows: list of arrays, token ids (B, T) or images.
-        tolerance: float, the largest difference for outputs of at most 1; it grows
-            with the largest output.
-        causal: bool, whether the outputs choose the next token.
+        tolerance: float, the largest difference, as a share of the largest output.
         error: class of the error to raise.
+        least: float, what counts as the largest output if that is smaller.
 
     Raises:
         ExportFailed, or `error`: if outputs have another shape, differ by more, or
             are not finite.
     """
-    rows = list(rows)
-    if causal:
-        rows.append(_greedy_text(expected, rows[-1][:1]))
-    pairs = [(expected(row), received(row)) for row in rows]
+    pairs = [(outputs, received(row)) for row, outputs in expected.pairs]
     for a, b in pairs:
         if a.shape != b.shape:
             raise error(f"Outputs of shape {b.shape} were computed, not {a.shape}.")
-    largest = max(float(np.abs(a).max()) for a, _ in pairs)
-    allowed = tolerance * max(1.0, largest)
-    differences = [float(np.abs(a - b).max()) for a, b in pairs]
+    largest = max(float(np.abs(a).max(initial=0)) for a, _ in pairs)
+    allowed = tolerance * max(least, largest)
+    differences = [float(np.abs(a - b).max(initial=0)) for a, b in pairs]
     difference = float(np.max(differences))  # unlike `max`, NaN if one is NaN
     # Written so that NaN fails.
     if not (difference <= allowed and np.isfinite(difference)):
         raise error(
-            f"It computes other outputs: they differ by {difference:.2g} of "
+            f"It computes something else: its outputs differ by {difference:.2g} of "
             f"{largest:.3g}, allowed are {allowed:.1e}."
         )
-    greedy = _greedy_equal(*pairs[-1], rows[-1], allowed) if causal else 0
+    greedy = 0
+    if expected.causal:
+        greedy = _greedy_equal(pairs[-1][1], expected.pairs[-1][0], allowed)
     return Match(difference, allowed, largest, greedy)
 
 
@@ -107,12 +120,10 @@ def _greedy_text(outputs: Outputs, ids_1T: np.ndarray) -> np.ndarray:
     return ids_1T[:, : _PROMPT + _NEW]
 
 
-def _greedy_equal(
-    a_1TV: np.ndarray, b_1TV: np.ndarray, ids_1T: np.ndarray, allowed: float
-) -> int:
-    """Counts the tokens of a greedy text that the other model chooses, or has tied."""
+def _greedy_equal(logits_1TV: np.ndarray, ids_1T: np.ndarray, allowed: float) -> int:
+    """Counts the tokens of a greedy text that a model chooses, or has tied."""
     start = min(_PROMPT, ids_1T.shape[1] - 1)
-    chosen_T, logits_TV = ids_1T[0, start:], b_1TV[0, start - 1 : -1]
+    chosen_T, logits_TV = ids_1T[0, start:], logits_1TV[0, start - 1 : -1]
     behind_T = logits_TV.max(axis=-1) - logits_TV[np.arange(len(chosen_T)), chosen_T]
     return int((behind_T <= 2 * allowed).sum())
 
@@ -152,33 +163,93 @@ def keras_outputs(model: Any) -> Outputs:
     return outputs
 
 
-def takes_more_than_text(model: Any) -> str:
-    """The first input of a model that does not follow from token ids, or ""."""
-    names = model.input if isinstance(model.input, dict) else ()
+def check_same_function(model: keras.layers.Layer, copy: keras.layers.Layer) -> None:
+    """Compares a KerasHub model with its narrow copy on a probe batch.
+
+    Of a model around backbones these are compared. Those that need more than sequences
+    of tokens (images, audio) are not run. Refuses outputs that differ by more than the
+    dtype explains.
+    """
+    for old, new in zip(_runnable(model), _runnable(copy), strict=True):
+        probe = probe_of(old)
+        if probe is not None:
+            check_same_outputs(old, new, lambda net, x=probe: outputs_of(net, x))
+
+
+def check_same_outputs(
+    model: keras.layers.Layer,
+    copy: keras.layers.Layer,
+    outputs: Callable[[keras.layers.Layer], np.ndarray],
+) -> None:
+    """Refuses a copy whose outputs differ by more than the dtype explains.
+
+    They are computed twice if a GPU's coarser products may be the reason.
+    """
+    tolerance = _COPY_TOLERANCES.get(model.compute_dtype, _HALF_TOLERANCE)
+    tiny = float(np.finfo("float32").tiny)
+
+    def check() -> None:
+        expected = expected_of(lambda row: outputs(model), [None], causal=False)
+        compare(expected, lambda row: outputs(copy), tolerance, ArgumentError, tiny)
+
     try:
-        text_inputs([n for n in names if n != "segment_ids"], np.zeros((1, 1), "int32"))
+        try:
+            check()
+        except ArgumentError:
+            with float32_products():
+                check()
     except ArgumentError as error:
-        return str(error)
-    return ""
+        raise ArgumentError(
+            f"The narrow copy of {type(model).__name__} '{model.name}' is wrong. "
+            f"{error} Its config does not describe it fully, its weights are not "
+            "finite, or its code uses layers that it does not hold."
+        ) from None
+
+
+def outputs_of(model: keras.layers.Layer, inputs: Any) -> np.ndarray:
+    """All outputs of a model in evaluation mode, as one vector."""
+    outputs = keras.tree.flatten(model(inputs, training=False))
+    arrays = [np.ravel(keras.ops.convert_to_numpy(o)) for o in outputs]
+    return np.concatenate(arrays).astype("float64")
+
+
+def _runnable(model: keras.layers.Layer) -> list[keras.Model]:
+    if is_task(model) or is_backbone(model):
+        return [model]
+    return [layer for layer in walk(model) if is_backbone(layer)]
+
+
+def probe_of(model: keras.Model) -> dict[str, np.ndarray] | None:
+    """One short sequence for each input, or None if an input is something else."""
+    backbone = model.backbone if is_task(model) else model
+    embedding = getattr(backbone, "token_embedding", None)
+    if embedding is None:
+        return None
+    ids = token_rows(embedding.input_dim, _COPY_LENGTH)
+    # An encoder and a decoder are given the same text.
+    plain = {
+        name: name.removeprefix("encoder_").removeprefix("decoder_")
+        for name in model.input
+    }
+    try:
+        arrays = text_inputs(plain.values(), ids)
+    except ArgumentError:
+        return None
+    return {name: arrays[plain[name]] for name in plain}
 
 
 def first_difference(
-    ours: Callable[[str], Any], theirs: Callable[[str], Any], texts: Sequence[str]
+    ours: Callable[[str], Any], theirs: Callable[[str], Any], texts: Iterable[str]
 ) -> str:
     """Where one tokenizer makes other ids of a text than another, or ""."""
-    return next(_differences(ours, theirs, texts), "")
-
-
-def _differences(
-    ours: Callable[[str], Any], theirs: Callable[[str], Any], texts: Sequence[str]
-) -> Iterator[str]:
     for text in texts:
         received, expected = (np.asarray(f(text)).tolist() for f in (ours, theirs))
         if received != expected:
             pairs = enumerate(zip(received, expected, strict=False))
             shorter = min(len(received), len(expected))
             n = next((n for n, (a, b) in pairs if a != b), shorter)
-            yield (
+            return (
                 f"{text[:60]!r} becomes {received[n : n + 8]}, not "
                 f"{expected[n : n + 8]}, from token {n} on"
             )
+    return ""

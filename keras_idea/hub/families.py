@@ -1,4 +1,4 @@
-"""The KerasHub families that this package knows: one row of data each."""
+"""The KerasHub families that this package knows: tables of data."""
 
 import dataclasses
 import types
@@ -8,274 +8,243 @@ from typing import Any, TypeAlias
 import keras
 
 from keras_idea.errors import ArgumentError
-from keras_idea.hub.family import Family, FFNLayout, ScratchSpec
+from keras_idea.groups.cut import Packing
 
-# Without a gate.
-_BLOCK = FFNLayout(
-    up="_feedforward_intermediate_dense", down="_feedforward_output_dense"
-)
-_PUBLIC = FFNLayout(
-    up="feedforward_intermediate_dense", down="feedforward_output_dense"
-)
-_NUMBERED = FFNLayout(up="dense_1", down="dense_2")
-_FC = FFNLayout(up="fc1", down="fc2", inside="mlp")
-_TWO_STACKS = {
-    "encoder_transformer_layers": "intermediate_dim",
-    "decoder_transformer_layers": "intermediate_dim",
-}
-_TEXT_ENCODER = {"encoder_layers": "intermediate_dim"}
+#: The tokens of every vocabulary besides the special ones: all text has an id.
+NUM_BYTES = 256
 
-_UNGATED_ROWS = (
-    Family("GPT2", ffns=_BLOCK),
-    *(
-        Family(prefix, ffns=_BLOCK)
-        for prefix in (
-            "OPT GPTNeoX Bert Roberta XLMRoberta DistilBert Electra DebertaV3".split()
-        )
-    ),
-    *(
-        Family(prefix, ffns=dataclasses.replace(_BLOCK, stacks=_TWO_STACKS))
-        for prefix in ("Bart", "Whisper")
-    ),
-    *(Family(prefix, ffns=_PUBLIC) for prefix in ("ESM", "RoformerV2")),
-    Family(
-        "Bloom", ffns=FFNLayout(up="_mlp_intermediate_dense", down="_mlp_output_dense")
-    ),
-    Family("Falcon", ffns=FFNLayout(up="dense_h_to_4h", down="dense_4h_to_h")),
-    Family("FNet", ffns=FFNLayout(up="_intermediate_dense", down="_output_dense")),
-    Family(
-        "ViT",
-        ffns=dataclasses.replace(
-            _NUMBERED, inside="mlp", stacks={"vit_encoder.encoder_layers": "mlp_dim"}
-        ),
-    ),
-    Family(
-        "DeiT",
-        ffns=FFNLayout(
-            up="mlp.dense",
-            down="output_layer.dense",
-            stacks={"deit_encoder.encoder_layers": "intermediate_dim"},
-        ),
-    ),
-    Family(
-        "DINOV2",
-        ffns=dataclasses.replace(
-            _FC,
-            stacks={"encoder.layers": "intermediate_dim"},
-            requires={
-                "use_swiglu_ffn": (
-                    False,
-                    "its gate and its up matrix are one, and its config holds another "
-                    "number than their width",
-                )
-            },
-        ),
-    ),
-    Family("SigLIPTextEncoder", ffns=dataclasses.replace(_FC, stacks=_TEXT_ENCODER)),
-    *(
-        Family(prefix, ffns=dataclasses.replace(_NUMBERED, stacks=_TEXT_ENCODER))
-        for prefix in ("CLIPTextEncoder", "MetaCLIP2TextEncoder")
-    ),
-)
 
-# Mixtures of experts.
-# Both matrices of an expert that tokens come to lie in one variable.
-_FUSED = FFNLayout(
-    up="_expert_feedforward_gate_dense",
-    down="_expert_feedforward_output_dense",
+@dataclasses.dataclass(frozen=True)
+class FFNLayout:
+    """Where the backbones of a family keep their FFNs; names may be dotted."""
+
+    up: str  # attribute of the layer whose output is activated
+    down: str  # of the layer back to the model's width
+    gate: str = ""  # of the linear layer beside up; "": there is none
+    gate_if: str = ""  # attribute of the backbone that is False without a gate
+    inside: str = ""  # attribute of a block that holds them; "": the block does
+    # Attribute of the backbone that lists blocks, which may begin with a layer's name
+    # -> the argument that sets their FFN width.
+    stacks: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: {"transformer_layers": "intermediate_dim"}
+    )
+    per_neuron: int = 1  # how much of that argument a neuron takes
+    # Whether blocks call the down layer, so that its input can be followed.
+    calls_down: bool = True
+    # Whether they are a mixture's experts: three-dimensional variables of a layer, the
+    # experts along the first axis.
+    experts: bool = False
+    packing: Packing = ""  # how the gate lies in the variable `up`; see `Cut`
+    # Attribute of the backbone -> (the value it must have, what another one means).
+    requires: Mapping[str, tuple[object, str]] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class ScratchSpec:
+    """What makes a family's model and its tokenizer from nothing."""
+
+    tokenizer: str  # "bpe" or "sentencepiece", what its tokenizer class reads
+    # Those its tokenizer class demands; of SentencePiece by their ids, from 0.
+    special_tokens: tuple[str, ...]
+    needs_head_dim: bool = False  # whether its backbone must be given a head's size
+    key_value_heads: int | None = None  # if a run does not say; None: as many as heads
+
+    @property
+    def smallest_vocabulary(self) -> int:
+        """int, tokens of the byte-level tokenizer."""
+        # SentencePiece writes a space as a piece of its own.
+        space = self.tokenizer == "sentencepiece"
+        return NUM_BYTES + space + len(self.special_tokens)
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """A row of the table."""
+
+    prefix: str  # `<prefix>Backbone` is its class; or the name of an encoder
+    layouts: tuple[FFNLayout, ...] = ()  # of several, a block has some
+    refused: str = ""  # why it has none
+    from_nothing: ScratchSpec | None = None  # None: no run can begin with it
+    # Whether released models were trained with the start token before every sequence.
+    needs_start: bool = False
+
+
+def _ffn(names: str, **options: Any) -> FFNLayout:
+    """A layout by the names of up, down and gate; `stacks`: "list argument, ..."."""
+    if "stacks" in options:
+        pairs = (pair.split() for pair in options["stacks"].split(","))
+        options["stacks"] = {blocks: argument for blocks, argument in pairs}
+    up, down, *gate = names.split()
+    return FFNLayout(up, down, "".join(gate), **options)
+
+
+_UP, _DOWN = "_feedforward_intermediate_dense", "_feedforward_output_dense"
+_LLAMA = f"_feedforward_gate_dense {_DOWN} {_UP}"
+_PUBLIC_UP, _PUBLIC_DOWN = _UP.removeprefix("_"), _DOWN.removeprefix("_")
+_GEMMA = "gating_ffw ffw_linear gating_ffw_2"
+_PROJ = "gate_proj down_proj up_proj"
+_EXPERT = "_expert_feedforward_gate_dense _expert_feedforward_output_dense"
+_TWO_STACKS = (
+    "encoder_transformer_layers intermediate_dim,"
+    "decoder_transformer_layers intermediate_dim"
+)
+# Mixtures: both matrices of an expert that tokens come to are one variable.
+_FUSED = _ffn(
+    _EXPERT,
     inside="mlp.expert_bank",
-    stacks={"transformer_layers": "moe_intermediate_dim"},
+    stacks="transformer_layers moe_intermediate_dim",
     experts=True,
     packing="halves",
 )
 # What all tokens go through: a block without experts, or an expert beside them.
-_DENSE = FFNLayout(
-    up="_feedforward_gate_dense",
-    gate="_feedforward_intermediate_dense",
-    down="_feedforward_output_dense",
-    inside="mlp",
-)
-_SHARED = dataclasses.replace(
-    _DENSE,
+_DENSE = _ffn(_LLAMA, inside="mlp")
+_SHARED = _ffn(
+    _LLAMA,
     inside="mlp.shared_expert_dense",
-    stacks={"transformer_layers": "shared_expert_intermediate_dim"},
+    stacks="transformer_layers shared_expert_intermediate_dim",
 )
-_SHARED_3_5 = dataclasses.replace(
-    _DENSE,
+_SHARED_3_5 = _ffn(
+    _LLAMA,
     inside="mlp.shared_expert",
-    stacks={"transformer_layers": "shared_expert_intermediate_size"},
+    stacks="transformer_layers shared_expert_intermediate_size",
 )
+_ENCODER = "encoder_layers intermediate_dim"
+_VIT, _DEIT = (
+    "vit_encoder.encoder_layers mlp_dim",
+    "deit_encoder.encoder_layers intermediate_dim",
+)
+_GEMMA4 = {
+    "enable_moe_block": (False, "it has a mixture of experts"),
+    "use_double_wide_mlp": (False, "some of its FFNs are twice as wide as the others"),
+}
+_NOT_SWIGLU = "its gate and its up matrix are one, and its config holds another number"
 
-_MIXTURE_ROWS = (
-    Family(
+# Prefixes -> where their backbones keep the FFNs. Gemma and Gemma2 are one class.
+_LAYOUTS: tuple[tuple[str, FFNLayout, *tuple[FFNLayout, ...]], ...] = (
+    ("Llama Llama3 Mistral Qwen Qwen3 Qwen3_5", _ffn(_LLAMA)),
+    ("Phi3", _ffn(f"feedforward_gate_dense {_PUBLIC_DOWN} {_PUBLIC_UP}")),
+    ("Gemma", _ffn(_GEMMA, per_neuron=2)),
+    ("Gemma3", _ffn(_GEMMA)),
+    # It multiplies by `layer.kernel` itself.
+    ("Gemma4", _ffn(_GEMMA, calls_down=False, requires=_GEMMA4)),
+    ("SmolLM3", _ffn(_PROJ, inside="mlp")),
+    (
+        "T5",
+        _ffn(
+            "input_projector output_projector gate_projector",
+            gate_if="use_gated_activation",
+            stacks=_TWO_STACKS,
+        ),
+    ),
+    (
+        "T5Gemma",
+        _ffn(
+            _PROJ,
+            inside="mlp",
+            stacks="encoder_layers encoder_intermediate_dim,"
+            "decoder_layers decoder_intermediate_dim",
+        ),
+    ),
+    (
+        "EdRec",
+        _ffn(
+            "up_proj down_proj gate_proj",
+            inside="mlp",
+            stacks="encoder_layers intermediate_dim,decoder_layers intermediate_dim",
+        ),
+    ),
+    (
+        "GPT2 OPT GPTNeoX Bert Roberta XLMRoberta DistilBert Electra DebertaV3",
+        _ffn(f"{_UP} {_DOWN}"),
+    ),
+    ("Bart Whisper", _ffn(f"{_UP} {_DOWN}", stacks=_TWO_STACKS)),
+    ("ESM RoformerV2", _ffn(f"{_PUBLIC_UP} {_PUBLIC_DOWN}")),
+    ("Bloom", _ffn("_mlp_intermediate_dense _mlp_output_dense")),
+    ("Falcon", _ffn("dense_h_to_4h dense_4h_to_h")),
+    ("FNet", _ffn("_intermediate_dense _output_dense")),
+    ("ViT", _ffn("dense_1 dense_2", inside="mlp", stacks=_VIT)),
+    ("DeiT", _ffn("mlp.dense output_layer.dense", stacks=_DEIT)),
+    (
+        "DINOV2",
+        _ffn(
+            "fc1 fc2",
+            inside="mlp",
+            stacks="encoder.layers intermediate_dim",
+            requires={"use_swiglu_ffn": (False, _NOT_SWIGLU)},
+        ),
+    ),
+    ("SigLIPTextEncoder", _ffn("fc1 fc2", inside="mlp", stacks=_ENCODER)),
+    (
+        "CLIPTextEncoder MetaCLIP2TextEncoder",
+        _ffn("dense_1 dense_2", stacks=_ENCODER),
+    ),
+    (
         "Mixtral",
-        ffns=FFNLayout(
-            up="_expert_feedforward_gate_dense",
-            gate="_expert_feedforward_intermediate_dense",
-            down="_expert_feedforward_output_dense",
+        _ffn(
+            f"{_EXPERT} _expert_feedforward_intermediate_dense",
             inside="_sparse_moe_block.expert_bank",
             experts=True,
         ),
     ),
-    Family("QwenMoe", ffns=_FUSED, others=(_SHARED, _DENSE)),
-    Family("Qwen3Moe", ffns=_FUSED, others=(_DENSE,)),
-    Family(
+    ("QwenMoe", _FUSED, _SHARED, _DENSE),
+    ("Qwen3Moe", _FUSED, _DENSE),
+    (
         "GptOss",
-        ffns=FFNLayout(
-            up="gate_up_proj",
-            down="down_proj",
+        _ffn(
+            "gate_up_proj down_proj",
             inside="sparse_moe_block.experts",
             experts=True,
             packing="pairs",
         ),
     ),
-    Family("Qwen3_5Moe", ffns=_FUSED, others=(_SHARED_3_5,)),
+    ("Qwen3_5Moe", _FUSED, _SHARED_3_5),
 )
-
-_LLAMA = FFNLayout(
-    up="_feedforward_gate_dense",
-    gate="_feedforward_intermediate_dense",
-    down="_feedforward_output_dense",
-)
-_GEMMA3 = FFNLayout(up="gating_ffw", gate="gating_ffw_2", down="ffw_linear")
-_PROJ = FFNLayout(up="gate_proj", gate="up_proj", down="down_proj", inside="mlp")
-_LLAMA_TOKENS = ("<unk>", "<s>", "</s>")
-
-_ROWS = (
-    Family(
-        "Llama",
-        ffns=_LLAMA,
-        from_nothing=ScratchSpec("sentencepiece", _LLAMA_TOKENS),
-    ),
-    Family(
-        "Llama3",
-        ffns=_LLAMA,
-        from_nothing=ScratchSpec(
-            "bpe",
-            (
-                "<|begin_of_text|>",
-                "<|end_of_text|>",
-                "<|start_header_id|>",
-                "<|end_header_id|>",
-                "<|eot_id|>",
-            ),
-        ),
-    ),
-    Family(
-        "Mistral",
-        ffns=_LLAMA,
-        from_nothing=ScratchSpec("sentencepiece", _LLAMA_TOKENS),
-    ),
-    Family(
-        "Qwen",
-        ffns=_LLAMA,
-        from_nothing=ScratchSpec("bpe", ("<|endoftext|>",)),
-    ),
-    Family(
-        "Qwen3",
-        ffns=_LLAMA,
-        from_nothing=ScratchSpec(
-            "bpe", ("<|endoftext|>", "<|im_end|>"), needs_head_dim=True
-        ),
-    ),
-    Family("Qwen3_5", ffns=_LLAMA),
-    Family(
-        "Phi3",
-        ffns=FFNLayout(
-            up="feedforward_gate_dense",
-            gate="feedforward_intermediate_dense",
-            down="feedforward_output_dense",
-        ),
-        from_nothing=ScratchSpec("sentencepiece", ("<unk>", "<s>", "<|endoftext|>")),
-    ),
-    # Gemma and Gemma2 are one class.
-    Family(
-        "Gemma",
-        ffns=dataclasses.replace(_GEMMA3, per_neuron=2),
-        from_nothing=ScratchSpec(
-            "sentencepiece",
-            # KerasHub's class demands the first three, its export to Hugging Face
-            # names the last two.
-            ("<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"),
-            needs_head_dim=True,
-            # Of more, KerasHub's export to Hugging Face writes the first only.
-            key_value_heads=1,
-        ),
-        needs_start=True,
-    ),
-    Family(
-        "Gemma3",
-        ffns=_GEMMA3,
-        needs_start=True,
-    ),
-    Family(
-        "Gemma4",
-        ffns=dataclasses.replace(
-            _GEMMA3,
-            calls_down=False,  # it multiplies by `layer.kernel` itself
-            requires={
-                "enable_moe_block": (False, "it has a mixture of experts"),
-                "use_double_wide_mlp": (
-                    False,
-                    "some of its FFNs are twice as wide as the others, and its config "
-                    "holds one width",
-                ),
-            },
-        ),
-        needs_start=True,
-    ),
-    Family("SmolLM3", ffns=_PROJ),
-    Family(
-        "T5",
-        ffns=FFNLayout(
-            up="input_projector",
-            gate="gate_projector",
-            down="output_projector",
-            stacks=_TWO_STACKS,
-            gate_if="use_gated_activation",
-        ),
-    ),
-    Family(
-        "T5Gemma",
-        ffns=dataclasses.replace(
-            _PROJ,
-            stacks={
-                "encoder_layers": "encoder_intermediate_dim",
-                "decoder_layers": "decoder_intermediate_dim",
-            },
-        ),
-    ),
-    Family(
-        "EdRec",
-        ffns=dataclasses.replace(
-            _PROJ,
-            up=_PROJ.gate,
-            gate=_PROJ.up,
-            stacks={
-                "encoder_layers": "intermediate_dim",
-                "decoder_layers": "intermediate_dim",
-            },
-        ),
-    ),
-    Family(
-        "Gemma3n",
-        refused="its activation sparsity takes statistics over all neurons, so that a "
-        "narrower model computes something else",
-    ),
-)
-#: Class of the backbones -> their row.
-FAMILIES: dict[str, Family] = {
-    row.backbone: row for row in (*_ROWS, *_UNGATED_ROWS, *_MIXTURE_ROWS)
+_REFUSED = {
+    "Gemma3n": "its activation sparsity takes statistics over all neurons, so that a "
+    "narrower model computes something else"
 }
+_LLAMA_TOKENS = ("<unk>", "<s>", "</s>")
+_LLAMA3_TOKENS = (
+    "<|begin_of_text|> <|end_of_text|> <|start_header_id|> <|end_header_id|> <|eot_id|>"
+)
+_FROM_NOTHING = {
+    "Llama": ScratchSpec("sentencepiece", _LLAMA_TOKENS),
+    "Llama3": ScratchSpec("bpe", tuple(_LLAMA3_TOKENS.split())),
+    "Mistral": ScratchSpec("sentencepiece", _LLAMA_TOKENS),
+    "Qwen": ScratchSpec("bpe", ("<|endoftext|>",)),
+    "Qwen3": ScratchSpec("bpe", ("<|endoftext|>", "<|im_end|>"), needs_head_dim=True),
+    "Phi3": ScratchSpec("sentencepiece", ("<unk>", "<s>", "<|endoftext|>")),
+    "Gemma": ScratchSpec(
+        "sentencepiece",
+        # KerasHub's class demands the first three, its templates use the last two.
+        ("<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"),
+        needs_head_dim=True,
+        key_value_heads=1,
+    ),
+}
+_NEED_START = ("Gemma", "Gemma3", "Gemma4")
+
+
+def _rows() -> dict[str, Family]:
+    layouts = {p: parts for names, *parts in _LAYOUTS for p in names.split()}
+    return {
+        prefix if prefix.endswith("Encoder") else f"{prefix}Backbone": Family(
+            prefix,
+            tuple(layouts.get(prefix, ())),
+            _REFUSED.get(prefix, ""),
+            _FROM_NOTHING.get(prefix),
+            prefix in _NEED_START,
+        )
+        for prefix in (*layouts, *_REFUSED)
+    }
+
+
+#: Class of the backbones -> their row.
+FAMILIES: dict[str, Family] = _rows()
 #: Name in a run's description -> the row, of those a run can begin from nothing with.
 # (`Any`, because the type checker cannot know that these have all parts.)
 HUB_FAMILIES: Mapping[str, Any] = types.MappingProxyType(
-    {row.prefix.lower(): row for row in _ROWS if row.from_nothing}
-)
-#: Prefixes of the other families of causal language models that a run can prune, which
-#: begin with a trained model.
-PRESET_FAMILIES = tuple(
-    "Bloom Falcon GPT2 GPTNeoX Gemma3 Gemma4 OPT Qwen3_5 SmolLM3".split()
+    {row.prefix.lower(): row for row in FAMILIES.values() if row.from_nothing}
 )
 
 
@@ -322,24 +291,24 @@ def ffn_layouts(backbone: keras.Model) -> tuple[FFNLayout, ...]:
     """
     name = _class_of_hub(backbone)
     row = FAMILIES.get(name)
-    if row is not None and row.refused:
-        raise ArgumentError(f"{name} cannot be pruned: {row.refused}.")
-    if row is None or row.ffns is None:
-        known = ", ".join(name for name, row in FAMILIES.items() if row.ffns)
+    if row is None:
+        known = ", ".join(name for name, row in FAMILIES.items() if row.layouts)
         raise ArgumentError(
             f"{name} is not among the families whose FFNs are known: {known}. Add its "
-            "row to FAMILIES; for a model of your own see PrunableGatedFFN."
+            "row to hub/families.py; for a model of your own see PrunableGatedFFN."
         )
-    for attribute, (value, reason) in row.ffns.requires.items():
+    if row.refused:
+        raise ArgumentError(f"{name} cannot be pruned: {row.refused}.")
+    first, *others = row.layouts
+    for attribute, (value, reason) in first.requires.items():
         if getattr(backbone, attribute) != value:
             raise ArgumentError(
                 f"This {name} cannot be pruned: {reason} "
                 f"({attribute}={getattr(backbone, attribute)!r})."
             )
-    layout = row.ffns
-    if layout.gate_if and not getattr(backbone, layout.gate_if):
-        layout = dataclasses.replace(layout, gate="")
-    return (layout, *row.others)
+    if first.gate_if and not getattr(backbone, first.gate_if):
+        first = dataclasses.replace(first, gate="")
+    return (first, *others)
 
 
 def _class_of_hub(backbone: keras.Model) -> str:
@@ -356,18 +325,14 @@ def _from_hub(cls: type) -> bool:
     return cls.__module__.split(".")[0] == "keras_hub"
 
 
-# Those of families that say how wide a head is: where it follows from the number of
-# heads, no stock model has fewer of the same width.
 #: Arguments of a backbone: query heads, key/value heads, features of a head.
 Arguments: TypeAlias = tuple[str, str, str]
-
-_USUAL: Arguments = ("num_query_heads", "num_key_value_heads", "head_dim")
-
+#: Of families whose config sets the width of a head: the others have no stock model
+#: with fewer heads of the same width.
 HEAD_ARGUMENTS: Mapping[str, Arguments] = {
-    f"{family}Backbone": _USUAL
+    f"{family}Backbone": ("num_query_heads", "num_key_value_heads", "head_dim")
     for family in "Mistral Qwen3 Qwen3Moe Gemma Gemma3 Gemma4 GptOss".split()
 }
-
 #: Of backbones with several lists of blocks: by the attribute that is the list.
 STACKED_HEAD_ARGUMENTS: Mapping[str, Mapping[str, Arguments]] = {
     "T5GemmaBackbone": {

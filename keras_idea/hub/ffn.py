@@ -9,8 +9,7 @@ import keras
 
 from keras_idea.groups.dense import DenseGroup
 from keras_idea.groups.experts import ExpertGroup
-from keras_idea.hub.families import ffn_layouts
-from keras_idea.hub.family import FFNLayout
+from keras_idea.hub.families import FFNLayout, ffn_layouts
 
 # What the layers that hold an FFN call its width.
 _WIDTH_ATTRIBUTES = (

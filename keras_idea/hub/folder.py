@@ -6,6 +6,7 @@ Shapes: B batch, T tokens.
 import atexit
 import contextlib
 import dataclasses
+import gc
 import inspect
 import json
 import os
@@ -23,7 +24,9 @@ from keras_idea.hub import configs, tokenizers
 from keras_idea.hub.compare import (
     TEXTS,
     Match,
+    Outputs,
     compare,
+    expected_of,
     image_rows,
     keras_outputs,
     token_rows,
@@ -47,25 +50,19 @@ _GELU = (
 _MORE = "transformers has no place for some tensors of its file: {names}."
 _NO_POOLING = "It has no modules.json: its embeddings are the mean of its outputs."
 _POOLINGS = ("mean", "cls", "max")
+# How KerasHub's message begins if a preset is not found (0.32).
+_UNKNOWN = "Unknown preset identifier"
 
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
-    """A checkpoint that is prepared once, and read by each function here.
+    """A checkpoint that is prepared once, and read by each function here."""
 
-    Attributes:
-        source: path of the folder that was given.
-        staged: path of a folder with the files that KerasHub's tokenizers are made of.
-        config: the `PretrainedConfig`.
-        hf_config: dict, all keys of that config.
-        tokenizer: transformers' tokenizer, or None.
-    """
-
-    source: pathlib.Path
-    staged: pathlib.Path
-    config: Any
-    hf_config: dict[str, Any]
-    tokenizer: Any
+    source: pathlib.Path  # as it was given
+    staged: pathlib.Path  # with the files that KerasHub's tokenizers are made of
+    config: Any  # the `PretrainedConfig`
+    hf_config: dict[str, Any]  # all keys of it
+    tokenizer: Any  # transformers', or None
 
 
 _PREPARED: dict[tuple, Folder] = {}
@@ -100,15 +97,14 @@ def prepared(source: str | os.PathLike) -> Folder:
     given = pathlib.Path(source)
     state = _state(given)
     if state not in _PREPARED:
-        what = "A Hugging Face checkpoint"
-        require_installed(["transformers"], what, "export")
-        require_installed(["torch"], what, "torch")
-        require_installed(["keras_hub"], what, "hub")
-        config = configs.read_config(given)
+        packages = ["transformers", "torch", "keras_hub"]
+        require_installed(packages, "A Hugging Face checkpoint", "hub,export,torch")
+        with as_load_refused(source):
+            config = configs.read_config(given)
+            configs.check_config(config)
+            weight_files(given)
+            tokenizer = tokenizers.read_tokenizer(given)
         hf_config = configs.as_dict(config)
-        configs.check_config(config)
-        weight_files(given)
-        tokenizer = tokenizers.read_tokenizer(given)
         staged = pathlib.Path(tempfile.mkdtemp(prefix="keras_idea_"))
         atexit.register(shutil.rmtree, staged, ignore_errors=True)
         text = json.dumps(configs.staged_config(hf_config), indent=1, default=str)
@@ -134,34 +130,53 @@ def load_folder(
 ) -> tuple[keras.Model, tuple[str, ...]]:
     """A KerasHub model of a Hugging Face folder, and lines about it.
 
-    It is compared in float32, once per process, and then made in the dtype.
+    It is compared in float32, once per process, and then made in the dtype. The model
+    of transformers is gone before KerasHub's is made, so that the two are never in
+    memory together.
 
     Raises:
         LoadRefused: if KerasHub does not compute what transformers computes.
     """
     folder = prepared(source)
-    with _as_load_refused(folder):
-        policy = keras.dtype_policies.get(dtype)
-        state = _state(folder.source)
-        compared = check and state not in _AGREED
-        first = "float32" if compared else policy
-        backbone: Any = _backbone(folder, first)
-        read_weights(backbone, folder.hf_config, folder.source)
-        kind = _task_class(type(backbone), folder)
+    with as_load_refused(source):
+        state, policy = _state(folder.source), keras.dtype_policies.get(dtype)
+        kind = _task_class(folder)
         preprocessor, notes = _preprocessor(folder, kind)
         options, more = _options(folder, kind)
-        model = _around(kind, backbone, preprocessor, options, folder)
+        compared = check and state not in _AGREED
+        expected = found = None
         if compared:
-            _AGREED[state] = _compare(folder, model, backbone)
+            theirs, found = their_outputs(
+                folder.source, folder.hf_config, _auto(folder)
+            )
+            shape = configs.backbone_arguments(folder.hf_config).get("image_shape")
+            rows = probe_rows(shape, folder.hf_config, folder.tokenizer)
+            expected = expected_of(theirs, rows, configs.is_causal(folder.config))
+            del theirs
+            gc.collect()
+        backbone: Any = _backbone(folder, "float32" if compared else policy)
+        read_weights(backbone, folder.hf_config, folder.source)
+        model = _around(kind, backbone, preprocessor, options, folder)
+        if expected is not None and found is not None:
+            outputs = keras_outputs(model if predicts(model) else backbone)
+            try:
+                match = compare(expected, outputs, _TOLERANCE, LoadRefused)
+            except LoadRefused as error:
+                raise LoadRefused(
+                    f"KerasHub's model is not the checkpoint's. {error} Received: "
+                    f"{str(source)!r}. Give another checkpoint; if it has a lm_head of "
+                    "its own, set tie_word_embeddings to false in its config."
+                ) from None
+            _AGREED[state] = match, found
+            if policy.name != "float32":
+                other = _backbone(folder, policy)
+                for new, old in zip(other.variables, backbone.variables, strict=True):
+                    new.assign(old.value)
+                backbone = other
+                model = _around(kind, backbone, preprocessor, options, folder)
         if check:
             match, said = _AGREED[state]
             notes = (f"Compared with transformers: {match}.", *said, *notes, *more)
-        if compared and policy.name != "float32":
-            other = _backbone(folder, policy)
-            for new, old in zip(other.variables, backbone.variables, strict=True):
-                new.assign(old.value)
-            backbone = other
-            model = _around(kind, backbone, preprocessor, options, folder)
     keep(backbone, read_kept(folder.source))
     return model, notes
 
@@ -169,30 +184,35 @@ def load_folder(
 def folder_outline(source: str | os.PathLike, dtype: Any) -> keras.Model:
     """The backbone of a Hugging Face folder, its variables without values."""
     folder = prepared(source)
-    with _as_load_refused(folder), without_values():
+    with as_load_refused(source), without_values():
         return _backbone(folder, dtype)
 
 
 def folder_preprocessor(source: str | os.PathLike) -> Any:
     """The preprocessor of a Hugging Face folder, None if it has no tokenizer."""
     folder = prepared(source)
-    with _as_load_refused(folder):
-        return _preprocessor(folder, _task_class(_backbone_class(folder), folder))[0]
+    with as_load_refused(source):
+        return _preprocessor(folder, _task_class(folder))[0]
 
 
 @contextlib.contextmanager
-def _as_load_refused(folder: Folder) -> Iterator[None]:
+def as_load_refused(source: str | os.PathLike) -> Iterator[None]:
     """Turns what KerasHub or transformers raise into `LoadRefused`."""
     try:
         yield
     except KerasIdeaError:  # which says what to do
         raise
+    # From many places: no such folder or handle, no network, files that are damaged.
     except Exception as error:
         reason = " ".join(str(error).split())[:400]
+        if reason.startswith(_UNKNOWN):  # what follows lists ways, but not this name's
+            reason = (
+                "it is neither a folder here, nor a built-in preset of KerasHub, nor a "
+                "handle such as 'hf://user/name'."
+            )
         raise LoadRefused(
-            f"It cannot be converted and compared: {type(error).__name__}: "
-            f"{reason} Received: {str(folder.source)!r}, model_type="
-            f"{folder.hf_config['model_type']!r}. Give another checkpoint; "
+            f"{str(source)!r} cannot be loaded: {type(error).__name__}: {reason} Give "
+            "a KerasHub preset, a Hugging Face folder or a GGUF file; "
             "docs/families.md lists the families that can be loaded."
         ) from error
 
@@ -220,49 +240,50 @@ def _is_llama2(folder: Folder) -> bool:
     return llama and tokenizers.is_sentencepiece(folder.tokenizer)
 
 
-def _task_class(backbone: type, folder: Folder) -> Any:
-    """The class of the task around a backbone; None: it remains a backbone."""
-    models = _models()
+def _classifies(folder: Folder) -> bool:
     architecture = (folder.config.architectures or [""])[0]
+    return str(architecture).endswith("ForImageClassification")
+
+
+def _task_class(folder: Folder) -> Any:
+    """The class of the task around a folder's backbone; None: it has none."""
+    models, backbone = _models(), _backbone_class(folder)
     if "vocab_size" not in folder.hf_config:
-        classifies = architecture.endswith("ForImageClassification")
-        return task_class(models.ImageClassifier, backbone) if classifies else None
-    causal = configs.is_causal(folder.config)
-    if not causal and folder.hf_config["model_type"] in configs.LANGUAGE_MODELS:
+        classifier = task_class(models.ImageClassifier, backbone)
+        return classifier if _classifies(folder) else None
+    if configs.is_causal(folder.config):
+        return task_class(models.CausalLM, backbone)
+    if folder.hf_config["model_type"] in configs.LANGUAGE_MODELS:
         return None
-    kind = task_class(models.CausalLM if causal else models.TextEmbedder, backbone)
-    if kind is None and causal:
-        raise LoadRefused(
-            f"KerasHub has no CausalLM of a {backbone.__name__}. Received: "
-            f"architectures={folder.config.architectures}. Give another checkpoint."
-        )
-    return kind
+    return task_class(models.TextEmbedder, backbone)
+
+
+def _auto(folder: Folder) -> Any:
+    """The class of transformers that computes what the KerasHub model does."""
+    import transformers
+
+    if configs.is_causal(folder.config):
+        return transformers.AutoModelForCausalLM
+    if _classifies(folder):
+        return transformers.AutoModelForImageClassification
+    return transformers.AutoModel
+
+
+def predicts(model: Any) -> bool:
+    """Whether a task computes logits, as its counterpart in transformers does."""
+    return isinstance(model, (_models().CausalLM, _models().ImageClassifier))
 
 
 def task_class(base: type, backbone: type) -> Any:
     """KerasHub's class of a task around backbones of a class, or None."""
+    known: Any = filter(inspect.isclass, vars(_models()).values())
+    kinds = [kind for kind in known if issubclass(kind, base)]
     # A class before those that it is derived from: a Llama 3 is a Llama too.
     for own in backbone.__mro__:
-        classes = _tasks(base, own)
+        classes = [kind for kind in kinds if kind.backbone_cls is own]
         if classes:  # a Gemma4CausalLM before a Gemma4AssistantCausalLM
             return min(classes, key=lambda kind: len(kind.__name__))
     return None
-
-
-def loading_class(task: Any) -> str:
-    """The KerasHub class whose `from_preset` gives this causal LM its own class.
-
-    `CausalLM` if such backbones have only one task class, else the LM's own class.
-    """
-    causal = _models().CausalLM
-    alone = len(_tasks(causal, type(task.backbone))) == 1
-    return (causal if alone else type(task)).__name__
-
-
-def _tasks(base: type, backbone: type) -> list[Any]:
-    known: Any = filter(inspect.isclass, vars(_models()).values())
-    kinds = [kind for kind in known if issubclass(kind, base)]
-    return [kind for kind in kinds if kind.backbone_cls is backbone]
 
 
 def _around(
@@ -280,111 +301,52 @@ def _around(
 
 def _options(folder: Folder, kind: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Arguments of a classifier or an embedder, and notes."""
-    models = _models()
+    models, file = _models(), folder.source / "modules.json"
     if kind is None or issubclass(kind, models.CausalLM):
         return {}, ()
     if issubclass(kind, models.ImageClassifier):
         return {"num_classes": len(folder.hf_config["id2label"])}, ()
-    file = folder.source / "modules.json"
     if not file.is_file():
         return {"pooling_mode": "mean", "normalize": False}, (_NO_POOLING,)
-    modules = configs.read_json(file)
-    types = [str(module["type"]).rpartition(".")[2] for module in modules]
-    pooling = [m["path"] for m, t in zip(modules, types, strict=True) if t == "Pooling"]
-    if len(pooling) != 1 or set(types) - {"Transformer", "Pooling", "Normalize"}:
-        raise LoadRefused(
-            "KerasHub's embedders know Transformer, Pooling and Normalize alone. "
-            f"Received: modules.json with {', '.join(types)}. Give another checkpoint."
-        )
-    config = configs.read_json(folder.source / pooling[0] / CONFIG)
-    modes = [key for key, on in config.items() if "pooling_mode_" in key and on is True]
-    names = [m.removeprefix("pooling_mode_").removesuffix("_tokens") for m in modes]
-    names = [name.removesuffix("_token") for name in names]
+    paths = {m["type"].rpartition(".")[2]: m["path"] for m in configs.read_json(file)}
+    modes: list[str] = []
+    if "Pooling" in paths and paths.keys() <= {"Transformer", "Pooling", "Normalize"}:
+        config = configs.read_json(folder.source / paths["Pooling"] / CONFIG)
+        modes = [k for k, on in config.items() if "pooling_mode_" in k and on is True]
+    names = [mode.split("_")[2] for mode in modes]
     if len(names) != 1 or names[0] not in _POOLINGS:
         raise LoadRefused(
-            f"KerasHub's embedders pool by one of {', '.join(_POOLINGS)}. Received: "
-            f"{', '.join(modes) or config!r}. Give another checkpoint."
+            "KerasHub's embedders know Transformer, Pooling and Normalize, and pool by "
+            f"one of {', '.join(_POOLINGS)}. Received: modules.json with "
+            f"{', '.join([*paths, *modes])}. Give another checkpoint."
         )
-    return {"pooling_mode": names[0], "normalize": "Normalize" in types}, ()
+    return {"pooling_mode": names[0], "normalize": "Normalize" in paths}, ()
 
 
 def _preprocessor(folder: Folder, kind: Any) -> tuple[Any, tuple[str, ...]]:
     if folder.tokenizer is None or kind is None:
         return None, ()
-    llama2 = _is_llama2(folder)
-    causal = configs.is_causal(folder.config)
+    llama2, causal = _is_llama2(folder), configs.is_causal(folder.config)
     return tokenizers.preprocessor_like(
         kind, folder.tokenizer, folder.staged, llama2, causal
     )
 
 
-def _compare(
-    folder: Folder, model: Any, backbone: Any
-) -> tuple[Match, tuple[str, ...]]:
-    """Compares a model in float32 with transformers'; notes of its weights."""
-    import transformers
-
-    ours: Any = backbone
-    auto: Any = transformers.AutoModel
-    models, causal = _models(), configs.is_causal(folder.config)
-    if causal:
-        ours, auto = model, transformers.AutoModelForCausalLM
-    elif isinstance(model, models.ImageClassifier):
-        ours, auto = model, transformers.AutoModelForImageClassification
-    theirs, notes = their_outputs(folder.source, folder.hf_config, auto)
-    rows = probe_rows(backbone, folder.hf_config, folder.tokenizer)
-    try:
-        match = compare(
-            theirs, keras_outputs(ours), rows, _TOLERANCE, causal, LoadRefused
-        )
-    except LoadRefused as error:
-        cure = "Give another checkpoint: this one would be trained as another model."
-        if theirs.own_head and folder.hf_config.get("tie_word_embeddings"):
-            cure = "Set tie_word_embeddings to false in its config: it has a lm_head."
-        raise LoadRefused(
-            f"KerasHub's model differs from the checkpoint's. {error} Received: "
-            f"{str(folder.source)!r}, model_type={folder.hf_config['model_type']!r}. "
-            f"{cure}"
-        ) from None
-    return match, notes
-
-
-class TheirOutputs:
-    """What a model of transformers computes; `own_head`: its files have a lm_head."""
-
-    def __init__(self, model: Any, own_head: bool) -> None:
-        self._model, self.own_head = model, own_head
-
-    def __call__(self, row: np.ndarray) -> np.ndarray:
-        """Logits (B, T, V), or the last hidden states; of images as of token ids."""
-        import transformers
-
-        if row.dtype.kind == "f":
-            inputs = {"pixel_values": np.moveaxis(row, -1, 1)}
-        else:
-            inputs = {"input_ids": row.astype("int64")}
-            inputs["attention_mask"] = np.ones_like(inputs["input_ids"])
-        # So that this package does not import torch.
-        batch: Any = transformers.BatchEncoding(inputs, tensor_type="pt")
-        found = self._model(**batch)
-        outputs = getattr(found, "logits", None)
-        outputs = found.last_hidden_state if outputs is None else outputs
-        values: np.ndarray = outputs.float().numpy()
-        return values
-
-
 def their_outputs(
     folder: pathlib.Path, hf_config: Mapping[str, Any], auto: Any
-) -> tuple[TheirOutputs, tuple[str, ...]]:
-    """The model of a folder as transformers loads it in float32, and notes.
+) -> tuple[Outputs, tuple[str, ...]]:
+    """What transformers computes of a folder in float32, and notes.
 
     Its GELU is KerasHub's approximation, so that all else is compared exactly.
 
     Raises:
         LoadRefused: if its files lack tensors.
     """
-    # Of "sdpa" some models leave out the caps on their scores.
+    import transformers
+
+    # With "sdpa" some models leave out the caps on their scores.
     options = {"dtype": "float32", "output_loading_info": True}
+    options["ignore_mismatched_sizes"] = True  # they are refused below
     if hf_config.get("vocab_size"):
         options["attn_implementation"] = "eager"
     approximated = configs.rules_of(hf_config).approximated
@@ -404,15 +366,24 @@ def their_outputs(
         # Its grouped products demand widths that are multiples of 4.
         with contextlib.suppress(ValueError):  # it is no mixture of experts
             model.set_experts_implementation("eager")
+
+    def outputs(row: np.ndarray) -> np.ndarray:
+        if row.dtype.kind == "f":
+            inputs = {"pixel_values": np.moveaxis(row, -1, 1)}
+        else:
+            inputs = {"input_ids": row.astype("int64")}
+            inputs["attention_mask"] = np.ones_like(inputs["input_ids"])
+        # So that this package does not import torch.
+        batch: Any = transformers.BatchEncoding(inputs, tensor_type="pt")
+        found = model(**batch)
+        logits = getattr(found, "logits", None)
+        values: Any = found.last_hidden_state if logits is None else logits
+        received: np.ndarray = values.float().numpy()
+        return received
+
     more = sorted(info["unexpected_keys"])
     notes = (_MORE.format(names=_some(more)),) if more else ()
-    head = any("lm_head" in name for name in more) or _has_head(folder)
-    return TheirOutputs(model, head), notes + ((_GELU,) if own else ())
-
-
-def _has_head(folder: pathlib.Path) -> bool:
-    with Files(folder) as files:
-        return "lm_head.weight" in files.names
+    return outputs, notes + ((_GELU,) if own else ())
 
 
 def _some(names: Sequence[str]) -> str:
@@ -437,7 +408,7 @@ def quiet() -> Iterator[None]:
 
 
 def probe_rows(
-    backbone: Any, hf_config: Mapping[str, Any], tokenizer: Any
+    image_shape: Any, hf_config: Mapping[str, Any], tokenizer: Any
 ) -> list[np.ndarray]:
     """Inputs to compare on: an image, or tokens, random and of a text.
 
@@ -445,7 +416,7 @@ def probe_rows(
     """
     size = hf_config.get("vocab_size")
     if not size:
-        return [image_rows(backbone.image_shape)]
+        return [image_rows(image_shape)]
     length = configs.compared_length(hf_config, _LENGTH)
     padding = hf_config.get("pad_token_id")
     lengths = dict.fromkeys((min(length, _LENGTH), length))

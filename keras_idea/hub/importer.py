@@ -8,7 +8,7 @@ carries the numbers to the variables, which tells where each value belongs.
 import contextlib
 import math
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -16,6 +16,7 @@ import numpy as np
 
 from keras_idea.errors import LoadRefused
 from keras_idea.keras_private.hub_importers import converter_of
+from keras_idea.keras_private.models import instead
 
 # KerasHub's importers demand a pooler, which many checkpoints do not have.
 _POOLERS = ("pooler.dense.weight", "pooler.dense.bias", "pooler.weight", "pooler.bias")
@@ -34,6 +35,7 @@ class _Loader:
     """Stands in for KerasHub's `SafetensorLoader`."""
 
     safetensor_config = None
+    get_tensor: Callable[[str], np.ndarray]
 
     def __init__(self, names: Mapping[str, Any], preset: str = "") -> None:
         self.names, self.prefix, self.preset = names, "", preset
@@ -52,10 +54,6 @@ class _Loader:
         if found is not None:
             self.prefix = found.removesuffix(name)
         return found
-
-    def get_tensor(self, name: str) -> np.ndarray:
-        """The values of a tensor."""
-        raise NotImplementedError
 
     def port_weight(
         self, keras_variable: Any, hf_weight_key: str, hook_fn: Any = None
@@ -195,33 +193,20 @@ def written_weights(
             values = (values + offset) / factor - offset
         flat[numbers.ravel()] = values.ravel()
 
-    with _recorded(record):
+    owner: Any = next(c for c in keras.Variable.__mro__ if "assign" in vars(c))
+    with instead(owner, "assign", record):
         converter.convert_weights(backbone, loader, hf_config)
         if model is not backbone and hasattr(converter, "convert_head"):
             loader.prefix = ""
             converter.convert_head(model, loader, hf_config)
-    tensors = {}
-    untouched = set()
-    for name, first in loader.first.items():
-        part = flat[first : first + math.prod(shapes[name])]
-        if len(part) and np.isnan(part).all():
-            untouched.add(name)
-        # Positions of the padding, and what KerasHub's model does not have.
-        part[np.isnan(part)] = 0.0
-        tensors[name] = part.reshape(shapes[name])
+    tensors = {
+        name: flat[first : first + math.prod(shapes[name])].reshape(shapes[name])
+        for name, first in loader.first.items()
+    }
+    untouched = {n for n, values in tensors.items() if np.isnan(values).all()}
+    # Positions of the padding, and what KerasHub's model does not have.
+    flat[np.isnan(flat)] = 0.0
     return tensors, untouched
-
-
-@contextlib.contextmanager
-def _recorded(record: Callable[..., None]) -> Iterator[None]:
-    """A scope in which `Variable.assign` calls a function instead."""
-    owner: Any = next(c for c in keras.Variable.__mro__ if "assign" in vars(c))
-    assign = owner.assign
-    owner.assign = record
-    try:
-        yield
-    finally:
-        owner.assign = assign
 
 
 def scales(

@@ -54,10 +54,3 @@ def text_inputs(
             f"{others[0]!r} too. Give one without."
         )
     return {name: known[name] for name in names}
-
-
-def start_token(preprocessor: keras.layers.Layer) -> str | None:
-    """The token that a tokenizer puts before every text; None if it puts none."""
-    if not getattr(preprocessor, "add_start_token", False):
-        return None
-    return getattr(preprocessor.tokenizer, "start_token", None)

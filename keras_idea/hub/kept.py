@@ -19,17 +19,10 @@ _SUFFIXES = (".json", ".txt", ".model", ".jinja")
 _WEIGHTS = ".safetensors.index.json"
 _SMALL = 64 * 2**20
 #: The files of a tokenizer, which go if the vocabulary changes.
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
-    "sentencepiece.bpe.model",
-    "spiece.model",
+TOKENIZER_FILES = tuple(
+    "tokenizer.json tokenizer_config.json tokenizer.model special_tokens_map.json "
+    "added_tokens.json vocab.json vocab.txt merges.txt sentencepiece.bpe.model "
+    "spiece.model".split()
 )
 
 

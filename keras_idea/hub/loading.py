@@ -1,20 +1,19 @@
 """One way in for checkpoints: KerasHub's, Hugging Face's, and GGUF files."""
 
-import contextlib
 import json
 import os
 import pathlib
 import re
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import keras
 
 from keras_idea import processes
-from keras_idea.errors import KerasIdeaError, LoadRefused
+from keras_idea.errors import LoadRefused
 from keras_idea.hub import kept
 from keras_idea.hub.families import is_task
 from keras_idea.hub.folder import (
+    as_load_refused,
     folder_outline,
     folder_preprocessor,
     is_hf_folder,
@@ -24,12 +23,12 @@ from keras_idea.hub.folder import (
 from keras_idea.hub.gguf_file import dequantized, is_gguf
 from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.hub.tokenizers import mend_tokenizer_config, restore_cut
-from keras_idea.hub.whole_preset import whole_preset
 from keras_idea.keras_private.variables import without_values
-from keras_idea.validation import missing, require
+from keras_idea.validation import require
 
-# How KerasHub's message begins where a preset is not found (0.32).
-_UNKNOWN = "Unknown preset identifier"
+#: The most memory that loading takes, as a multiple of the weights in float32; measured
+#: by benchmarks/loading_memory.py.
+PEAK = 2.2
 _INDEX = "model.safetensors.index.json"
 # What is downloaded of a Hugging Face checkpoint besides its weights.
 _FILES = ["*.json", "*.model", "*.txt", "*.jinja", "1_Pooling/*"]
@@ -56,8 +55,8 @@ def load(
             `save_pretrained` writes it; a GGUF file (its numbers are dequantized).
         dtype: str or None. The dtype policy to compute in. Defaults to None: Keras's
             own, `keras.config.dtype_policy()`.
-        check: bool. Whether to compare the outputs. Without, it needs half as much
-            memory, and no second model is loaded. Defaults to True.
+        check: bool. Whether to compare the outputs. Loading then takes at most 2.2
+            times the memory of the weights in float32. Defaults to True.
 
     Returns:
         A KerasHub task: a `CausalLM` with its preprocessor, of an encoder a
@@ -111,8 +110,9 @@ def outline(source: str | os.PathLike, dtype: Any) -> keras.Model:
     if folder is not None:
         return folder_outline(folder, dtype)
     hub = require("keras_hub", "A KerasHub model", "hub")
-    with _as_load_refused(source), whole_preset(source) as preset, without_values():
-        return hub.models.Backbone.from_preset(preset, load_weights=False, dtype=dtype)
+    with as_load_refused(source), without_values():
+        backbone = hub.models.Backbone
+        return backbone.from_preset(str(source), load_weights=False, dtype=dtype)
 
 
 def check_language_model(source: str | os.PathLike, model: keras.Model) -> None:
@@ -128,13 +128,16 @@ def check_language_model(source: str | os.PathLike, model: keras.Model) -> None:
 
 
 def preprocessor_of(source: str | os.PathLike) -> Any:
-    """The `CausalLMPreprocessor` of a checkpoint."""
+    """The `CausalLMPreprocessor` of a checkpoint; rejects one without a tokenizer."""
     folder = hf_folder(source)
     if folder is not None:
-        return folder_preprocessor(folder)
-    hub = require("keras_hub", "A KerasHub model", "hub")
-    with _as_load_refused(source):
-        made = hub.models.CausalLMPreprocessor.from_preset(str(source))
+        made = folder_preprocessor(folder)
+    else:
+        hub = require("keras_hub", "A KerasHub model", "hub")
+        with as_load_refused(source):
+            made = hub.models.CausalLMPreprocessor.from_preset(str(source))
+    if made is None:
+        raise LoadRefused(f"{str(source)!r} has no tokenizer. Save it with one.")
     return _with_own_cut(made, source)
 
 
@@ -158,70 +161,48 @@ def hf_folder(source: str | os.PathLike) -> pathlib.Path | None:
     return path if is_hf_folder(path) else None
 
 
-def is_builtin_preset(source: str | os.PathLike) -> bool:
-    """bool, whether KerasHub has a preset of this name."""
-    if missing(["keras_hub"]):
-        return False
-    import keras_hub
-
-    return str(source) in keras_hub.models.Backbone.presets
-
-
 def check_not_quantized(preset: str | os.PathLike) -> None:
     """Refuses, before weights are read, a preset of which no smaller model is made."""
-    if is_quantized(preset):
+    if _is_quantized(preset):
         raise LoadRefused(
             f"The preset {str(preset)!r} is quantized, so that no smaller model could "
             "be made of it from its config. Prune first, then quantize."
         )
 
 
-def is_quantized(preset: str | os.PathLike) -> bool:
-    """bool, whether a preset folder holds a quantized model, as Keras's `quantize`."""
+def _is_quantized(preset: str | os.PathLike) -> bool:
+    """Whether a preset folder holds a quantized model, as Keras's `quantize`."""
     config = pathlib.Path(preset) / "config.json"
-    try:
-        text = config.read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return False
-    return (
-        re.search(r'"(Quantized|QuantizedFloat8|Int4|GPTQ|AWQ)DTypePolicy"', text)
-        is not None
-    )
+    text = config.read_text("utf-8") if config.is_file() else ""
+    kinds = r'"(Quantized|QuantizedFloat8|Int4|GPTQ|AWQ)DTypePolicy"'
+    return re.search(kinds, text) is not None
 
 
 def _preset(source: str | os.PathLike, dtype: str | None) -> keras.Model:
     """The task of a KerasHub preset, of an encoder without one its backbone."""
-    hub = require("keras_hub", "A KerasHub model", "hub")
-    models, local = hub.models, pathlib.Path(source)
+    models = require("keras_hub", "A KerasHub model", "hub").models
+    preset, local = str(source), pathlib.Path(source)
     tokenizer = not local.is_dir() or (local / "tokenizer.json").is_file()
-    if is_quantized(source):
-        dtype = None  # its own: KerasHub reads its weights as no other
     # Without a tokenizer KerasHub would not load a backbone's preset.
-    options = {} if tokenizer else {"preprocessor": None}
-    with _as_load_refused(source), whole_preset(source) as preset:
-        try:
-            task = models.CausalLM.from_preset(preset, dtype=dtype, **options)
-        except Exception:
-            kind = type(outline(source, dtype))
-            causal = task_class(models.CausalLM, kind)
-            if causal is not None:
-                # Its own class: KerasHub may pick the assistant class for a Gemma 4.
-                task = causal.from_preset(preset, dtype=dtype, **options)
-            elif task_class(models.TextEmbedder, kind) is None:
-                backbone = models.Backbone.from_preset(preset, dtype=dtype)
-                if local.is_dir():
-                    kept.keep(backbone, kept.read_kept(local / kept.FOLDER))
-                return backbone
-            else:
-                return models.TextEmbedder.from_preset(preset, dtype=dtype, **options)
-        if tokenizer and task.preprocessor is None:
-            # Saved beside a task that had none.
-            task.preprocessor = models.CausalLMPreprocessor.from_preset(preset)
-    _with_own_cut(task.preprocessor, source)
-    patch_get_config(task.backbone)
+    options: dict[str, Any] = {} if tokenizer else {"preprocessor": None}
+    with as_load_refused(source):
+        # A quantized one has its own dtypes: KerasHub reads its weights as no other.
+        dtype = None if _is_quantized(source) else dtype
+        kind = type(outline(source, dtype))
+        # Its own class: KerasHub may pick the assistant class for a Gemma 4.
+        task_kind = task_class(models.CausalLM, kind)
+        task_kind = task_kind or task_class(models.TextEmbedder, kind)
+        if task_kind is None:
+            model: Any = models.Backbone.from_preset(preset, dtype=dtype)
+        else:
+            model = task_kind.from_preset(preset, dtype=dtype, **options)
+            if tokenizer and model.preprocessor is None:  # saved beside a task
+                model.preprocessor = task_kind.preprocessor_cls.from_preset(preset)
+    _with_own_cut(getattr(model, "preprocessor", None), source)
+    patch_get_config(model.backbone if is_task(model) else model)
     if local.is_dir():
-        kept.keep(task, kept.read_kept(local / kept.FOLDER))
-    return task
+        kept.keep(model, kept.read_kept(local / kept.FOLDER))
+    return model
 
 
 def _with_own_cut(preprocessor: Any, source: str | os.PathLike) -> Any:
@@ -231,32 +212,6 @@ def _with_own_cut(preprocessor: Any, source: str | os.PathLike) -> Any:
         mend_tokenizer_config(tokenizer)
         restore_cut(tokenizer, source)
     return preprocessor
-
-
-@contextlib.contextmanager
-def _as_load_refused(source: str | os.PathLike) -> Iterator[None]:
-    """Turns KerasHub's errors about a preset into `LoadRefused`."""
-    try:
-        yield
-    # From many places: no such folder or handle, no network, files that are damaged.
-    except Exception as error:
-        if isinstance(error, KerasIdeaError):
-            raise
-        reason = " ".join(str(error).split())
-        if (pathlib.Path(source) / "config.json").is_file():
-            raise LoadRefused(
-                f"The preset {str(source)!r} cannot be loaded: {reason} Restore it "
-                "from a copy, or train that run again."
-            ) from error
-        if reason.startswith(_UNKNOWN):  # what follows lists ways, but not this name's
-            reason = (
-                "it is neither a folder here, nor a built-in preset of KerasHub, nor a "
-                "handle such as 'hf://user/name'."
-            )
-        raise LoadRefused(
-            f"No checkpoint can be loaded from {str(source)!r}: {reason} Give a "
-            "KerasHub preset, a Hugging Face folder or a GGUF file."
-        ) from error
 
 
 def _downloaded(handle: str) -> pathlib.Path | None:

@@ -1,8 +1,7 @@
 """A KerasHub model made again from its config."""
 
 import functools
-import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -55,30 +54,23 @@ def check_rebuildable(backbone: keras.Model) -> None:
 
     Refuses it if its class cannot, or if the new one has other variables.
     """
-    cure = (
-        "so that it could be neither saved nor compacted once it is narrow. Prune a "
-        "model that its config describes fully."
-    )
-    name = f"{type(backbone).__name__} '{backbone.name}'"
+    wrong = "has other variables"
     try:
         with without_values():
             copy = rebuild_backbone(backbone)
+        old, new = (
+            [(plain_name(v), tuple(v.shape), v.dtype) for v in model.variables]
+            for model in (backbone, copy)
+        )
+        if old == new:
+            return
     except Exception as error:
-        raise ArgumentError(
-            f"{name} cannot be made again from its config, {cure} Its class said: "
-            f"{error}"
-        ) from error
-    pairs = itertools.zip_longest(backbone.variables, copy.variables)
-    for old, new in pairs:
-        kinds = [
-            None if v is None else (plain_name(v), tuple(v.shape), v.dtype)
-            for v in (old, new)
-        ]
-        if kinds[0] != kinds[1]:
-            raise ArgumentError(
-                f"{name}, made again from its config, has other variables "
-                f"({kinds[1]} where it has {kinds[0]}), {cure}"
-            )
+        wrong = f"is refused by its class: {error}"
+    raise ArgumentError(
+        f"{type(backbone).__name__} '{backbone.name}', made again from its config, "
+        f"{wrong}. It could be neither saved nor compacted once it is narrow. Prune a "
+        "model that its config describes fully."
+    )
 
 
 def rebuild_task(
@@ -98,23 +90,30 @@ def patch_get_config(backbone: keras.Model) -> None:
     """Mends, once a process, a config of KerasHub that forgets an argument.
 
     `LlamaBackbone.get_config` (0.32) leaves out `tie_word_embeddings`, so that a tied
-    model could not be made again, nor its preset be loaded. The class is mended, not
-    the object, because `save_to_preset` of the stock model asks it.
+    model could not be made again, nor its preset be loaded.
     """
     name = "tie_word_embeddings"
-    if not getattr(backbone, name, False):
+    if getattr(backbone, name, False):
+        owner = next(c for c in type(backbone).__mro__ if "get_config" in vars(c))
+        add_to_config(owner, lambda self: {name: getattr(self, name)})
+
+
+def add_to_config(kind: Any, more: Callable[[Any], dict[str, Any]]) -> None:
+    """Has the configs of a class also hold what a function of the object returns.
+
+    The class is changed, not the object, because `save_to_preset` asks it; and once.
+    """
+    forgetful = kind.get_config
+    if getattr(forgetful, "holds_more", False):
         return
-    if name in type(backbone).get_config(backbone):
-        return
-    owner: Any
-    owner = next(c for c in type(backbone).__mro__ if "get_config" in vars(c))
-    forgetful = owner.get_config
 
     @functools.wraps(forgetful)
-    def get_config(self: keras.Model) -> dict[str, Any]:
-        return {**forgetful(self), name: getattr(self, name)}
+    def get_config(self: Any) -> dict[str, Any]:
+        return {**more(self), **forgetful(self)}
 
-    owner.get_config = get_config
+    mended: Any = get_config
+    mended.holds_more = True
+    kind.get_config = mended
 
 
 def _plain(config: Any) -> Any:

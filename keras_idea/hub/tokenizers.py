@@ -7,7 +7,7 @@ import os
 import pathlib
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -15,7 +15,7 @@ import numpy as np
 
 from keras_idea.errors import LoadRefused
 from keras_idea.hub.compare import TEXTS, first_difference
-from keras_idea.hub.inputs import start_token
+from keras_idea.hub.rebuild import add_to_config
 from keras_idea.keras_private.hub_importers import (
     python_tokenizer,
     replace_python_tokenizer,
@@ -38,23 +38,14 @@ _OTHER_FILES = (
     "{difference}. Load it with `PreTrainedTokenizerFast`, not `AutoTokenizer`."
 )
 _FILES = (
-    "tokenizer.json",
-    "tokenizer.model",
-    "vocab.json",
-    "vocab.txt",
-    "tokenizer_config.json",
-    "sentencepiece.bpe.model",
-)
+    "tokenizer.json tokenizer.model vocab.json vocab.txt tokenizer_config.json "
+    "sentencepiece.bpe.model"
+).split()
 _SPACE = "▁"
 # What KerasHub's tokenizer of a Llama 3 demands when it is loaded from a preset.
 _LLAMA3 = frozenset(
-    (
-        "<|begin_of_text|>",
-        "<|end_of_text|>",
-        "<|eot_id|>",
-        "<|start_header_id|>",
-        "<|end_header_id|>",
-    )
+    "<|begin_of_text|> <|end_of_text|> <|eot_id|> <|start_header_id|> "
+    "<|end_header_id|>".split()
 )
 _BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
 
@@ -84,114 +75,129 @@ def write_tokenizer(
     for name in _FILES:
         if (given / name).is_file() and name != "tokenizer.json":
             os.symlink((given / name).resolve(), folder / name)
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:  # of Python code alone
+    spec = spec_of(tokenizer)
+    if spec is None:
         return
-    spec = json.loads(backend.to_str())
-    byte_level = spec["model"]["type"] == "BPE" and not is_sentencepiece(tokenizer)
+    model = spec["model"]
+    byte_level = model["type"] == "BPE" and not is_sentencepiece(tokenizer)
     if model_type == "llama" and byte_level:
-        _add_demanded(spec["model"]["vocab"], spec["added_tokens"])
+        # Those that are missing, with ids that no text gets.
+        known = model["vocab"] | {t["content"]: t["id"] for t in spec["added_tokens"]}
+        first = max(known.values()) + 1
+        model["vocab"] |= {
+            t: i for i, t in enumerate(sorted(_LLAMA3 - {*known}), first)
+        }
     (folder / "tokenizer.json").write_text(json.dumps(spec), encoding="utf-8")
     settings = folder / "tokenizer_config.json"
     config = json.loads(settings.read_text("utf-8")) if settings.is_file() else {}
-    settings.unlink(missing_ok=True)
     end = tokenizer.eos_token
-    config["eos_token"] = end
-    config["bos_token"] = tokenizer.bos_token or end
-    config.setdefault("do_lower_case", _lowers(spec))
-    settings.write_text(json.dumps(config), encoding="utf-8")
-    model = spec["model"]
+    config |= {"eos_token": end, "bos_token": tokenizer.bos_token or end}
+    folded = '"lowercase": true' in json.dumps(spec.get("normalizer"))
+    files: dict[str, str | bytes] = {}
     if model["type"] == "WordPiece":
-        _write_if_absent(folder / "vocab.txt", "\n".join(_by_id(model["vocab"])) + "\n")
+        files["vocab.txt"] = "\n".join(_by_id(model["vocab"])) + "\n"
     elif model["type"] == "BPE" and model_type == "gpt2":
-        _write_if_absent(folder / "vocab.json", json.dumps(tokenizer.get_vocab()))
-        merges = "\n".join(_merges(model))
-        _write_if_absent(folder / "merges.txt", f"#version: 0.2\n{merges}\n")
-    elif model["type"] == "BPE" and model.get("byte_fallback"):
-        path = folder / "tokenizer.model"
-        path.unlink(missing_ok=True)
-        first = tokenizer.tokenize("x")[0]
-        path.write_bytes(sentencepiece_model(spec, first.startswith(_SPACE)))
+        files["vocab.json"] = json.dumps(tokenizer.get_vocab())
+        files["merges.txt"] = "\n".join(["#version: 0.2", *merges_of(model), ""])
+    files = {name: data for name, data in files.items() if not (folder / name).exists()}
+    files[settings.name] = json.dumps({"do_lower_case": folded, **config})
+    if model["type"] == "BPE" and model.get("byte_fallback"):
+        first_piece = tokenizer.tokenize("x")[0]
+        prefixed = first_piece.startswith(_SPACE)
+        files["tokenizer.model"] = _sentencepiece_of(spec, prefixed)
+    for name, data in files.items():
+        (folder / name).unlink(missing_ok=True)  # a link to the file that was given
+        (folder / name).write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def spec_of(tokenizer: Any) -> Any:
+    """What a tokenizer of transformers does, as tokenizer.json; None: Python code."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    return None if backend is None else json.loads(backend.to_str())
 
 
 def is_sentencepiece(tokenizer: Any) -> bool:
     """Whether a tokenizer of transformers is of SentencePiece's kind."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
+    spec = spec_of(tokenizer)
+    if spec is None:
         return tokenizer is not None
-    return bool(json.loads(backend.to_str())["model"].get("byte_fallback"))
+    return bool(spec["model"].get("byte_fallback"))
 
 
-def kind_of(tokenizer: Any) -> str:
+def starts_texts(tokenizer: Any) -> bool:
+    """Whether a tokenizer of transformers puts the start token before a text."""
+    bare = tokenizer.encode("x", add_special_tokens=False)
+    begin = tokenizer.encode("x")[: -len(bare) or None][:1]
+    return bool(bare) and begin == [tokenizer.bos_token_id]
+
+
+def _kind_of(tokenizer: Any) -> str:
     """What a tokenizer of transformers is called: "byte-level BPE", "Unigram"."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None or is_sentencepiece(tokenizer):
+    if is_sentencepiece(tokenizer):
         return "SentencePiece BPE"
-    kind = str(json.loads(backend.to_str())["model"]["type"])
+    kind = str(spec_of(tokenizer)["model"]["type"])
     return f"byte-level {kind}" if kind == "BPE" else kind
 
 
-def cuts_words(tokenizer: Any) -> bool:
+def _cuts_words(tokenizer: Any) -> bool:
     """Whether a byte-level tokenizer cuts a text before it merges, by `tokenizers`."""
-    spec = json.loads(tokenizer.backend_tokenizer.to_str())
-    cut = spec.get("pre_tokenizer")
+    spec = spec_of(tokenizer)
+    cut = spec.get("pre_tokenizer") or {}
     whole = {"type": "ByteLevel", "use_regex": False, "add_prefix_space": False}
-    plain = cut is not None and whole.items() <= cut.items()
-    return not plain or spec.get("normalizer") is not None
-
-
-def _write_if_absent(path: pathlib.Path, text: str) -> None:
-    if not path.exists():
-        path.write_text(text, encoding="utf-8")
-
-
-def _add_demanded(vocabulary: dict[str, int], added: list[dict[str, Any]]) -> None:
-    """Adds the tokens that are missing, with ids that no text gets."""
-    known = vocabulary | {token["content"]: token["id"] for token in added}
-    missing = enumerate(sorted(_LLAMA3 - set(known)), start=max(known.values()) + 1)
-    vocabulary.update({token: index for index, token in missing})
+    return not whole.items() <= cut.items() or spec.get("normalizer") is not None
 
 
 def _by_id(vocabulary: Mapping[str, int]) -> list[str]:
     return sorted(vocabulary, key=lambda token: vocabulary[token])
 
 
-def _merges(model: Mapping[str, Any]) -> list[str]:
+def merges_of(model: Mapping[str, Any]) -> list[str]:
+    """The merges of a tokenizer.json, such as "a b"."""
     return [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
 
 
-def _lowers(spec: Mapping[str, Any]) -> bool:
-    return '"lowercase": true' in json.dumps(spec.get("normalizer"))
-
-
-def sentencepiece_model(spec: Mapping[str, Any], prefixed: bool) -> bytes:
-    """A SentencePiece model, serialized, of a `tokenizer.json` of BPE with bytes.
+def _sentencepiece_of(spec: Mapping[str, Any], prefixed: bool) -> bytes:
+    """A SentencePiece model of a `tokenizer.json` of BPE with bytes.
 
     `prefixed`: whether a space is put before a text.
     """
+    bpe = spec["model"]
+    unknown = bpe.get("unk_token") or "<unk>"
+    merged = {merge.replace(" ", "", 1): r for r, merge in enumerate(merges_of(bpe))}
+    special = {token["content"]: token["id"] for token in spec["added_tokens"]}
+
+    def piece(text: str) -> tuple[str, float, str]:
+        if text == unknown:
+            return text, 0.0, "UNKNOWN"
+        if _BYTE.fullmatch(text):
+            return text, 0.0, "BYTE"
+        if text in special:
+            # Both are read in a text by transformers; SentencePiece reads these.
+            return text, 0.0, "USER_DEFINED"
+        return text, -float(merged.get(text, len(merged) + 1)), "NORMAL"
+
+    pieces = [piece(text) for text in _by_id({**bpe["vocab"], **special})]
+    return sentencepiece_model(pieces, prefixed)
+
+
+def sentencepiece_model(
+    pieces: Sequence[tuple[str, float, str]], prefixed: bool = False
+) -> bytes:
+    """A SentencePiece model of BPE, serialized, that leaves a text as it is.
+
+    Args:
+        pieces: list of (text, score, kind), by their ids.
+        prefixed: bool, whether a space is put before a text.
+    """
     proto = importlib.import_module("sentencepiece.sentencepiece_model_pb2")
     model, kinds = proto.ModelProto(), proto.ModelProto.SentencePiece
-    bpe = spec["model"]
-    merged = {merge.replace(" ", "", 1): r for r, merge in enumerate(_merges(bpe))}
-    special = {token["content"]: token for token in spec["added_tokens"]}
-    ids = {**bpe["vocab"], **{text: token["id"] for text, token in special.items()}}
-    for piece in _by_id(ids):
-        kind, score = kinds.NORMAL, -float(merged.get(piece, len(merged) + 1))
-        if piece == (bpe.get("unk_token") or "<unk>"):
-            kind, score = kinds.UNKNOWN, 0.0
-        elif _BYTE.fullmatch(piece):
-            kind, score = kinds.BYTE, 0.0
-        elif piece in special:
-            # Both are read in a text by transformers; SentencePiece reads these.
-            kind, score = kinds.USER_DEFINED, 0.0
-        model.pieces.add(piece=piece, score=score, type=kind)
+    for index, (text, score, kind) in enumerate(pieces):
+        model.pieces.add(piece=text, score=score, type=getattr(kinds, kind))
+        if kind == "UNKNOWN":
+            model.trainer_spec.unk_id, model.trainer_spec.unk_piece = index, text
     model.trainer_spec.model_type = proto.TrainerSpec.BPE
-    model.trainer_spec.vocab_size = len(model.pieces)
+    model.trainer_spec.vocab_size = len(pieces)
     model.trainer_spec.byte_fallback = True
-    unknown = bpe.get("unk_token") or "<unk>"
-    if unknown in ids:
-        model.trainer_spec.unk_id = ids[unknown]
-        model.trainer_spec.unk_piece = unknown
     model.normalizer_spec.name = "identity"
     model.normalizer_spec.add_dummy_prefix = prefixed
     model.normalizer_spec.escape_whitespaces = True
@@ -199,27 +205,20 @@ def sentencepiece_model(spec: Mapping[str, Any], prefixed: bool) -> bytes:
     return model.SerializeToString()
 
 
-def plain_backend(tokenizer: Any) -> Any:
-    """The `tokenizers.Tokenizer` of transformers' one, which adds no token to a text.
-
-    None: it has none.
-    """
+def _plain_backend(tokenizer: Any) -> Any:
+    """The `tokenizers.Tokenizer` of transformers' one, without special tokens."""
     import tokenizers
 
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        return None
-    spec = json.loads(backend.to_str())
-    spec.update(post_processor=None, truncation=None, padding=None)
-    return tokenizers.Tokenizer.from_str(json.dumps(spec))
+    bare = {"post_processor": None, "truncation": None, "padding": None}
+    return tokenizers.Tokenizer.from_str(json.dumps({**spec_of(tokenizer), **bare}))
 
 
-def settle_word_pieces(tokenizer: Any, theirs: Any) -> None:
+def _fold_alike(tokenizer: Any, theirs: Any) -> None:
     """Makes a KerasHub WordPiece tokenizer fold a text as transformers' does.
 
     Its converter leaves accents, and spells out the special tokens in a text.
     """
-    spec = json.loads(theirs.backend_tokenizer.to_str())
+    spec = spec_of(theirs)
     if spec["model"]["type"] != "WordPiece":
         return
     normalizer = spec.get("normalizer") or {}
@@ -267,24 +266,16 @@ def mend_tokenizer_config(tokenizer: Any) -> None:
     """Mends, once a process, a config of KerasHub that forgets special tokens.
 
     `Llama3Tokenizer.get_config` (0.32) leaves out the start and end tokens, so that a
-    preset of a model with others does not load. The class is mended, not the object,
-    because `save_to_preset` asks it.
+    preset of a model with others does not load.
     """
-    kind: Any = next(
-        (c for c in type(tokenizer).__mro__ if c.__name__ == "Llama3Tokenizer"), None
-    )
-    if kind is None or "bos_token" in kind.get_config(tokenizer):
-        return
-    forgetful = kind.get_config
 
-    @functools.wraps(forgetful)
-    def get_config(self: Any) -> dict[str, Any]:
-        config = forgetful(self)
-        if {self.start_token, self.end_token} - _LLAMA3:
-            config.update(bos_token=self.start_token, eos_token=self.end_token)
-        return config
+    def tokens(self: Any) -> dict[str, Any]:
+        known = {"bos_token": self.start_token, "eos_token": self.end_token}
+        return known if set(known.values()) - _LLAMA3 else {}
 
-    kind.get_config = get_config
+    for kind in type(tokenizer).__mro__:
+        if kind.__name__ == "Llama3Tokenizer":
+            add_to_config(kind, tokens)
 
 
 def ids_of(tokenizer: keras.layers.Layer, text: str) -> list[int]:
@@ -311,16 +302,12 @@ def preprocessor_like(
     tokenizer = made.tokenizer
     mend_tokenizer_config(tokenizer)
     notes: list[str] = []
-    if getattr(tokenizer, "merges", None) is not None and cuts_words(theirs):
-        cut_as(tokenizer, plain_backend(theirs))
+    if getattr(tokenizer, "merges", None) is not None and _cuts_words(theirs):
+        cut_as(tokenizer, _plain_backend(theirs))
         notes.append(OWN_CUT)
     if not causal:
-        settle_word_pieces(tokenizer, theirs)
-
-    def encode(text: str) -> list[int]:
-        ids: list[int] = theirs.encode(text, add_special_tokens=False)
-        return ids
-
+        _fold_alike(tokenizer, theirs)
+    encode = functools.partial(theirs.encode, add_special_tokens=False)
     own = functools.partial(ids_of, tokenizer)
     texts, others = _texts_of(theirs), []
     if is_sentencepiece(theirs):
@@ -334,9 +321,8 @@ def preprocessor_like(
     notes += [_OTHERS.format(difference=difference)] if difference else []
     difference = first_difference(own, encode, [t for t in texts if t not in others])
     if not causal:
-        difference = difference or first_difference(
-            functools.partial(_packed, made), theirs.encode, TEXTS[:1]
-        )
+        packed = functools.partial(_packed, made)
+        difference = difference or first_difference(packed, theirs.encode, TEXTS[:1])
     if difference:
         raise LoadRefused(
             f"KerasHub's {type(tokenizer).__name__} makes other token ids than "
@@ -346,10 +332,8 @@ def preprocessor_like(
     spelt = [t for t in special if own(f"a {t}b") != encode(f"a {t}b")]
     notes += [_SPECIAL.format(tokens=", ".join(spelt))] if spelt else []
     if causal:
-        bare = encode("x")
-        begin = theirs.encode("x")[: -len(bare) or None][:1]
-        made.add_start_token = begin == [theirs.bos_token_id]
-        if not made.add_start_token and first_of_prompt(made, "x") != bare[0]:
+        made.add_start_token = starts_texts(theirs)
+        if not made.add_start_token and first_of_prompt(made, "x") != encode("x")[0]:
             notes.append(_START.format(token=tokenizer.start_token))
     return made, tuple(notes)
 
@@ -364,9 +348,8 @@ def first_of_prompt(preprocessor: Any, text: str) -> int:
 def _packed(preprocessor: Any, text: str) -> list[int]:
     """An encoder's ids of a text, special tokens included."""
     features = {k: np.asarray(v) for k, v in preprocessor(text).items()}
-    ids: list[int] = features["token_ids"][
-        features["padding_mask"].astype(bool)
-    ].tolist()
+    mask = features["padding_mask"].astype(bool)
+    ids: list[int] = features["token_ids"][mask].tolist()
     return ids
 
 
@@ -383,7 +366,7 @@ def _converted(kind: Any, theirs: Any, staged: pathlib.Path, llama2: bool) -> An
         reason = " ".join(str(error).replace(str(staged), "it").split())
         raise LoadRefused(
             f"KerasHub's {needed} cannot be made of this checkpoint's tokenizer, which "
-            f"is {kind_of(theirs)} ({reason[:200]}). Give a checkpoint with another "
+            f"is {_kind_of(theirs)} ({reason[:200]}). Give a checkpoint with another "
             "tokenizer."
         ) from error
 
@@ -411,12 +394,14 @@ def write_own_tokenizer(preprocessor: Any, folder: pathlib.Path) -> tuple[str, .
     import transformers
     from tokenizers import processors
 
-    tokenizer, start = preprocessor.tokenizer, start_token(preprocessor)
+    tokenizer = preprocessor.tokenizer
+    starts = getattr(preprocessor, "add_start_token", False)
+    start = tokenizer.start_token if starts else None
     if getattr(tokenizer, "merges", None) is not None:
         backend = tokenizers.Tokenizer.from_str(python_tokenizer(tokenizer).to_str())
-    elif getattr(tokenizer, "proto", None) is not None:
-        backend = _of_sentencepiece(tokenizer)
     else:
+        backend = _of_sentencepiece(tokenizer)
+    if backend is None:
         kind = type(tokenizer).__name__
         return (f"It has no tokenizer: a {kind} cannot be written for transformers.",)
     if start is not None:
@@ -441,41 +426,30 @@ def write_own_tokenizer(preprocessor: Any, folder: pathlib.Path) -> tuple[str, .
 
 
 def _of_sentencepiece(tokenizer: Any) -> Any:
-    """A `tokenizers.Tokenizer` of a KerasHub SentencePiece tokenizer."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
+    """A `tokenizers.Tokenizer` of a SentencePiece tokenizer of BPE; None: it is not."""
+    import tokenizers
+    import transformers
+    from transformers.tokenization_utils_base import generate_merges
 
+    if getattr(tokenizer, "proto", None) is None:
+        return None
     proto = importlib.import_module("sentencepiece.sentencepiece_model_pb2")
-    model, kinds = proto.ModelProto.FromString(tokenizer.proto), proto.ModelProto
-    pieces = [(p.piece, p.score) for p in model.pieces]
-    ids, trainer = {p: i for i, (p, _) in enumerate(pieces)}, model.trainer_spec
-    if trainer.model_type == proto.TrainerSpec.UNIGRAM:
-        made: Any = models.Unigram(
-            pieces, trainer.unk_id, byte_fallback=trainer.byte_fallback
-        )
-    else:
-        merges = [
-            (-score, ids[piece[:n]], ids[piece[n:]], (piece[:n], piece[n:]))
-            for piece, score in pieces
-            for n in range(1, len(piece))
-            if piece[:n] in ids and piece[n:] in ids
-        ]
-        made = models.BPE(
-            vocab=ids,
-            merges=[pair for *_, pair in sorted(merges)],
-            unk_token=pieces[trainer.unk_id][0],
-            fuse_unk=True,
-            byte_fallback=trainer.byte_fallback,
-        )
-    backend = Tokenizer(made)
-    special = (kinds.SentencePiece.CONTROL, kinds.SentencePiece.USER_DEFINED)
-    own = [p.piece for p in model.pieces if p.type in special]
-    backend.add_special_tokens([AddedToken(piece, normalized=False) for piece in own])
-    there: list[Any] = [normalizers.Replace(" ", _SPACE)]
-    back: list[Any] = [decoders.Replace(_SPACE, " ")]
-    back += [decoders.ByteFallback(), decoders.Fuse()]
-    if model.normalizer_spec.add_dummy_prefix:
-        there.insert(0, normalizers.Prepend(_SPACE))
-        back.append(decoders.Strip(" ", 1, 0))
-    backend.normalizer = normalizers.Sequence(there)
-    backend.decoder = decoders.Sequence(back)
+    model = proto.ModelProto.FromString(tokenizer.proto)
+    if model.trainer_spec.model_type != proto.TrainerSpec.BPE:
+        return None
+    pieces, kinds = model.pieces, proto.ModelProto.SentencePiece
+    ids = {piece.piece: index for index, piece in enumerate(pieces)}
+    scores = {piece.piece: piece.score for piece in pieces}
+    made = transformers.LlamaTokenizer(
+        vocab=ids,
+        merges=generate_merges(ids, scores),
+        unk_token=pieces[model.trainer_spec.unk_id].piece,
+        bos_token=tokenizer.start_token,
+        eos_token=tokenizer.end_token,
+        add_prefix_space=model.normalizer_spec.add_dummy_prefix,
+    )
+    own = [p.piece for p in pieces if p.type in (kinds.CONTROL, kinds.USER_DEFINED)]
+    backend = _plain_backend(made)
+    special = [tokenizers.AddedToken(piece, normalized=False) for piece in own]
+    backend.add_special_tokens(special)
     return backend

@@ -58,33 +58,28 @@ class BytePairs:
 
     def smaller(self, ids: Mapping[str, int]) -> Any:
         """A tokenizer with the merges among these tokens only."""
+
+        def among(merges: Iterable[Any]) -> list[Any]:
+            parts = [(merge, _pair(merge)) for merge in merges]
+            return [
+                m for m, pair in parts if {*pair, "".join(pair)} - {""} <= ids.keys()
+            ]
+
         mend_tokenizer_config(self._tokenizer)
-        old = self._tokenizer
-        made = type(old).from_config(
-            {
-                **old.get_config(),
-                "vocabulary": {t: ids[t] for t in old.vocabulary if t in ids},
-                "merges": [m for m in old.merges if _is_among(_pair(m), ids)],
-            }
-        )
+        old, spec = self._tokenizer, self._spec
+        vocabulary = {t: ids[t] for t in old.vocabulary if t in ids}
+        config = {"vocabulary": vocabulary, "merges": among(old.merges)}
+        made = type(old).from_config({**old.get_config(), **config})
         if cuts_as_released(old):
             import tokenizers
 
-            cut_as(made, tokenizers.Tokenizer.from_str(json.dumps(self._backend(ids))))
+            model = spec["model"]
+            known = {t: ids[t] for t in model["vocab"] if t in ids}
+            cut = {**model, "vocab": known, "merges": among(model["merges"])}
+            added = [{**t, "id": ids[t["content"]]} for t in spec["added_tokens"]]
+            text = json.dumps({**spec, "model": cut, "added_tokens": added})
+            cut_as(made, tokenizers.Tokenizer.from_str(text))
         return made
-
-    def _backend(self, ids: Mapping[str, int]) -> dict[str, Any]:
-        """The JSON of a `tokenizers.Tokenizer` of these tokens."""
-        model, added = self._spec["model"], self._spec["added_tokens"]
-        return {
-            **self._spec,
-            "model": {
-                **model,
-                "vocab": {t: ids[t] for t in model["vocab"] if t in ids},
-                "merges": [m for m in model["merges"] if _is_among(_pair(m), ids)],
-            },
-            "added_tokens": [{**token, "id": ids[token["content"]]} for token in added],
-        }
 
 
 def _pair(merge: Any) -> tuple[str, ...]:
@@ -92,10 +87,6 @@ def _pair(merge: Any) -> tuple[str, ...]:
     if not isinstance(merge, str):
         return tuple(merge)
     return () if "#version:" in merge else tuple(merge.split(" "))
-
-
-def _is_among(pair: tuple[str, ...], ids: Mapping[str, int]) -> bool:
-    return {*pair, "".join(pair)} <= ids.keys() if pair else True
 
 
 class Pieces:

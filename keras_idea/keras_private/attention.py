@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-#: Where Keras's layers, KerasHub's and this package's hold their projections.
+#: Attributes in which the layers of Keras and KerasHub hold their projections.
 _NAMES = (
     ("_query_dense", "query_dense", "query"),
     ("_key_dense", "key_dense", "key"),

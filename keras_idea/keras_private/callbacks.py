@@ -25,31 +25,6 @@ def peers(callback: keras.callbacks.Callback) -> list[keras.callbacks.Callback]:
     return []
 
 
-def initial_epoch() -> int:
-    """The `initial_epoch` of the `fit` that has called a callback; 0 without one.
-
-    `on_train_begin` is not told, and an error raised later, in `on_epoch_begin`, ends a
-    `fit` that has begun: on jax the weights are then replaced by averages that are
-    still zero, if the optimizer has `use_ema`.
-    """
-    fit = _fit()
-    return 0 if fit is None else fit.f_locals.get("initial_epoch") or 0
-
-
-def fit_under_way() -> tuple[int, int] | None:
-    """What tells the innermost `fit` that has called from any other; None: no `fit`."""
-    fit = _fit()
-    return fit and (id(fit), id(fit.f_locals.get("epoch_iterator")))
-
-
-def _fit() -> types.FrameType | None:
-    for frame in _callers():
-        fits = frame.f_code.co_name == "fit"
-        if fits and isinstance(frame.f_locals.get("self"), keras.Model):
-            return frame
-    return None
-
-
 def _callers() -> Iterator[types.FrameType]:
     frame = inspect.currentframe()
     while frame is not None:
@@ -60,28 +35,6 @@ def _callers() -> Iterator[types.FrameType]:
 def is_stopping(callback: keras.callbacks.Callback) -> bool:
     """Whether `fit` ends after this batch; `callback.model` would sync it on jax."""
     return bool(callback._model.stop_training)
-
-
-def acts_at(callback: keras.callbacks.Callback, hook: str) -> bool:
-    """Whether somebody's own code runs in one of a callback's hooks.
-
-    They are "batch_begin" and "batch_end", of training, and "epoch_end". Of Keras's
-    callbacks and this package's none changes the learning rate at a batch, but for a
-    `LambdaCallback`, which holds functions of the user's. That Keras's
-    `ReduceLROnPlateau` does at "epoch_end" is not told.
-    """
-    names = (f"on_{hook}", f"on_train_{hook}")
-    theirs = type(callback).__module__.partition(".")[0]
-    if theirs == "keras_idea":
-        return False
-    if theirs == "keras":
-        return any(name in vars(callback) for name in names)
-    base = keras.callbacks.Callback
-    return any(
-        name in vars(callback)
-        or getattr(type(callback), name, None) is not getattr(base, name, None)
-        for name in names
-    )
 
 
 # Those that remember something from epoch to epoch, and what. The rest of their
@@ -125,13 +78,18 @@ def remember(callback: keras.callbacks.Callback, state: dict[str, Any]) -> None:
             setattr(callback, name, state[name])
 
 
-def begin_with(model: keras.Model, epoch: int | None) -> None:
-    """Sets the epoch with which the `fit` under way begins, in `on_train_begin`.
+def forget_best(callback: keras.callbacks.Callback) -> None:
+    """Has each EarlyStopping in the list of a callback begin to look for the best anew.
 
-    It overrules `initial_epoch` in this and later calls of `fit`, until it is called
-    with None.
+    To be called in a hook of that callback, if earlier weights no longer fit.
     """
-    model._initial_epoch = epoch
+    for peer in peers(callback):
+        if (
+            isinstance(peer, keras.callbacks.EarlyStopping)
+            and peer.restore_best_weights
+        ):
+            peer.best = peer.best_weights = None
+            peer.wait = 0
 
 
 # The last one's frames are those of functions that a scope is around.

@@ -1,43 +1,12 @@
-"""What a `fit` under way knows of its losses and its held-out data."""
+"""Evaluates a model again on the held-out data of a `fit` under way."""
 
 from typing import Any
 
 import keras
-from keras import ops
 from keras.src.trainers.data_adapters.generator_data_adapter import (
     GeneratorDataAdapter,
 )
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
-
-
-class LossSums:
-    """Reads, after a train step, the sum of the losses of an epoch and their weight.
-
-    Keras shows their quotient, the mean. On jax they are among what the train function
-    returns, and are given to the next step, which overwrites them: copies are read.
-    Nothing waits for the device. Seen with Keras 3.15.1.
-    """
-
-    def __init__(self, model: keras.Model) -> None:
-        tracker = model._loss_tracker
-        self._variables = [] if tracker is None else [tracker.total, tracker.count]
-        metrics = list(map(id, model.metrics_variables))
-        self._places = [metrics.index(id(v)) for v in self._variables]
-
-    def __call__(self, returned: Any = None) -> tuple[Any, Any] | None:
-        """The two sums, of what a train function has returned; None: none are kept.
-
-        Without it, of a model that is in sync.
-        """
-        if not self._variables:
-            return None
-        if keras.backend.backend() == "jax" and returned is not None:
-            metrics = returned[1][-1]
-            values = [metrics[place] for place in self._places]
-        else:
-            values = [variable.value for variable in self._variables]
-        total, count = map(ops.copy, values)
-        return total, count
 
 
 def evaluate_again(model: keras.Model) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
+from keras.src.backend.common.masking import get_keras_mask
 
 from keras_idea.errors import ArgumentError
-from keras_idea.keras_private.call_context import called_again
 from keras_idea.keras_private.models import Functional
 
 
@@ -20,6 +20,11 @@ def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:
     `kernel` is computed, with LoRA and of a quantized layer.
     """
     return layer._kernel
+
+
+def mask_of(x: Any) -> Any:
+    """Keras's mask of a tensor, or None."""
+    return get_keras_mask(x)
 
 
 def set_output_dim(layer: keras.layers.Layer, size: int, axis: int = -1) -> None:
@@ -118,15 +123,6 @@ def _given(layer: keras.layers.Layer) -> dict[str, Any]:
     return getattr(getattr(layer, "_auto_config", None), "config", {})
 
 
-def become(layer: keras.layers.Layer, cls: type) -> None:
-    """Makes a built layer one of a sub- or superclass that has the same attributes.
-
-    Whatever holds the layer, the graph of a functional model too, continues to do so:
-    Keras can not put another layer into it.
-    """
-    layer.__class__ = cls
-
-
 @contextlib.contextmanager
 def without_remat(model: keras.layers.Layer) -> Iterator[None]:
     """A scope in which no layer of a model is rematerialized.
@@ -171,8 +167,7 @@ def rematerialize(layer: keras.layers.Layer) -> None:
 
             def in_order(*tensors: Any) -> Any:
                 named = zip(traced, tensors[len(args) :], strict=True)
-                with called_again():
-                    return call(*tensors[: len(args)], **dict(named), **fixed)
+                return call(*tensors[: len(args)], **dict(named), **fixed)
 
             return keras.remat(in_order)(*args, *traced.values())
 
@@ -298,11 +293,6 @@ def unlocked(
             layer._tracker.lock()
 
 
-def untrack(owner: keras.layers.Layer, sublayer: keras.layers.Layer) -> None:
-    """Takes a sublayer out of what a layer holds; `delattr` leaves it there."""
-    owner._tracker.untrack(sublayer)
-
-
 def renew_weight(
     layer: keras.layers.Layer, name: str, make: Callable[[], keras.Variable]
 ) -> None:
@@ -344,13 +334,9 @@ def walk(model: Any, without: Iterable[Any] = ()) -> Iterator[Any]:
 
 
 def student_of(model: Any) -> Any:
-    """The model that is pruned: of a `Distiller` the student, else itself.
-
-    Of what `keras_idea.distiller` makes, the student that it was given: the
-    pair's own is another graph of its layers.
-    """
+    """Returns the model that is pruned: a `Distiller`'s student, else the model."""
     distilled = isinstance(model, keras.distillation.Distiller)
-    return (getattr(model, "source", None) or model.student) if distilled else model
+    return model.student if distilled else model
 
 
 def has_call(layer: keras.layers.Layer) -> bool:

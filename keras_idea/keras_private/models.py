@@ -12,8 +12,6 @@ import keras
 from keras.src.models.functional import Functional, functional_like_constructor
 from keras.src.saving.serialization_lib import SafeModeScope
 
-from keras_idea.keras_private.train_step import with_train_step
-
 
 def compilation(model: keras.Model) -> object:
     """An object that stands for the last `compile`, or None.
@@ -48,14 +46,6 @@ def trusted_configs() -> contextlib.AbstractContextManager[None]:
     return SafeModeScope(False)
 
 
-def state_is_out(model: keras.Model) -> bool:
-    """Whether a train step holds the model's values, as in the midst of `fit` on jax.
-
-    What is assigned to a variable then is lost. `callback.model` puts them back.
-    """
-    return not getattr(model, "_jax_state_synced", True)
-
-
 def renew_state(model: keras.Model) -> None:
     """Has a `fit` on jax know the values of a model whose variables are others now.
 
@@ -69,21 +59,15 @@ def renew_state(model: keras.Model) -> None:
         model._jax_state = dict(zip(names, values, strict=True))
 
 
-def make_train_function(model: keras.Model, known: bool = False) -> None:
+def make_train_function(model: keras.Model) -> None:
     """Makes a model's train function anew, one that shares no trace with another.
 
     `make_train_function(force=True)` alone does not do: jax takes equal functions for
     one, bound methods of one object are equal, and so it would find what it traced
     for another set of variables. Seen with Keras 3.15.1, jax 0.10.2.
-
-    If `known`, `train_step_of` is to find its train step, on jax.
     """
-    with contextlib.ExitStack() as scopes:
-        step = functools.partial(model.train_step)
-        scopes.enter_context(instead(model, "train_step", step))
-        if known and keras.backend.backend() == "jax":
-            make = functools.partial(with_train_step, model._make_function)
-            scopes.enter_context(instead(model, "_make_function", make))
+    step = functools.partial(model.train_step)
+    with instead(model, "train_step", step):
         model.make_train_function(force=True)
 
 

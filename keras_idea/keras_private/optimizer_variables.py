@@ -66,33 +66,6 @@ def rate_source(optimizer: keras.Optimizer) -> keras.Variable | Callable[..., An
     return optimizer._learning_rate
 
 
-def change_mark(variable: keras.Variable) -> object:
-    """An object that equals an earlier one if nobody has assigned the variable since.
-
-    None: it has no value, as in the middle of `fit` on jax, and nobody has. Comparing
-    two waits for no device. jax replaces the array, torch counts what is written into a
-    tensor; of TensorFlow's variables it is not known. Seen with Keras 3.15.1.
-    """
-    backend = keras.backend.backend()
-    if backend == "jax":
-        return None if variable._value is None else _Same(variable._value)
-    if backend == "torch":
-        return _Same(variable.value), variable.value._version
-    return object()
-
-
-class _Same:
-    """Equals another of the very same object, which it keeps."""
-
-    def __init__(self, thing: Any) -> None:
-        self.thing = thing
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.thing is self.thing
-
-    __hash__ = None  # type: ignore[assignment]
-
-
 def trained_variables(part: keras.Optimizer) -> list[keras.Variable]:
     """The variables that an optimizer trains, in its order; empty if not built.
 
@@ -115,12 +88,6 @@ def accumulated_gradient(
     """The sum of a variable's gradients in an accumulated step under way."""
     index = optimizer._get_variable_index(variable)
     return optimizer._accumulated_gradients[index]
-
-
-def gradient_sums(part: keras.Optimizer) -> list[keras.Variable]:
-    """The variables of all `accumulated_gradient`s; empty if it accumulates none."""
-    sums = vars(part).get("_accumulated_gradients") or []
-    return [variable for variable in sums if variable is not None]
 
 
 def track_variable(optimizer: keras.Optimizer, variable: keras.Variable) -> None:
@@ -160,26 +127,6 @@ class _MatricesWithoutValues(list):
                 if len(variable.shape) > 1:
                     scope.enter_context(without_values())
                 yield variable
-
-
-def train_others(
-    part: keras.Optimizer, variables: Sequence[keras.Variable], slots: dict[str, list]
-) -> None:
-    """Gives a built optimizer other variables to train, in a new order.
-
-    `build` does it once only. `slots` holds by attribute name its new list, an entry a
-    variable; what a list has lost is no longer the optimizer's.
-    """
-    before = {id(v): v for name in slots for v in getattr(part, name) if v is not None}
-    for name, slot in slots.items():
-        for variable in slot:
-            before.pop(id(variable), None)
-        _renew(part, name, slot)
-    _renew(part, "_trainable_variables", list(variables))
-    for gone in before.values():
-        untrack_variable(part, gone)
-    places = {part._var_key(variable): i for i, variable in enumerate(variables)}
-    _renew(part, "_trainable_variables_indices", places)
 
 
 def rename_key(part: keras.Optimizer, old_key: Any, new_key: Any) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import keras
-from keras.src.backend.common.stateless_scope import get_stateless_scope
 
 #: The dictionary of an object, a name in it, and what is to be there, or `ABSENT`.
 Change: TypeAlias = tuple[dict[str, Any], str, Any]
@@ -83,27 +82,3 @@ def regularized(variable: keras.Variable, part: Callable[[Any], Any]) -> list[Ch
 def names_of(layer: keras.layers.Layer, variable: keras.Variable) -> list[str]:
     """The attributes of a layer that hold a variable."""
     return [name for name, value in vars(layer).items() if value is variable]
-
-
-def rematerialized(layer: keras.layers.Layer) -> list[str]:
-    """The paths of the layers whose `call` is computed again in the backward pass."""
-    modes = [(part, part._remat_mode) for part in layer._flatten_layers()]
-    return [part.path or part.name for part, mode in modes if mode and mode.mode]
-
-
-@contextlib.contextmanager
-def losses_of_this_pass(model: keras.Model) -> Iterator[None]:
-    """A scope, in `compute_loss`, in which `model.losses` are those of a pass in it.
-
-    On jax a train step has collected them before, of the pass that it has made.
-    """
-    model._losses_override.clear()
-    scope = get_stateless_scope()
-    if scope is None:
-        yield
-        return
-    before, scope.collect_losses = scope.collect_losses, True
-    try:
-        yield
-    finally:
-        scope.collect_losses = before

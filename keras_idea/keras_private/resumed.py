@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 import keras
 import numpy as np
 from keras import ops
-from keras.src import backend
+from keras.src.backend.common.masking import set_keras_mask
 
-from keras_idea.keras_private.call_context import mask_of
+from keras_idea.keras_private.layers import mask_of
 from keras_idea.keras_private.models import Functional, instead, nodes_of
 
 
@@ -120,7 +120,7 @@ def _restore(kept: _Kept, values: dict[int, Any]) -> int:
     for key, (value, mask) in kept.values.items():
         present.setdefault(key, _on_device(value))
         if ops.is_tensor(present[key]):
-            backend.set_keras_mask(present[key], _on_device(mask))
+            set_keras_mask(present[key], _on_device(mask))
     values.update({tensor: present[key] for tensor, key in kept.objects.items()})
     return kept.place
 

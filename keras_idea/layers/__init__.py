@@ -1,12 +1,17 @@
-"""The prunable and the plain FFNs."""
+"""The FFN layers: plain ones, and those with a pruning state on view."""
 
-from keras_idea.layers.plain_ffns import GatedFFN, PlainFFN, UngatedFFN
-from keras_idea.layers.prunable import Prunable
-from keras_idea.layers.prunable_ffns import PrunableFFN, PrunableGatedFFN
+from keras_idea.layers.ffn import (
+    FFNLayer,
+    GatedFFN,
+    Prunable,
+    PrunableFFN,
+    PrunableGatedFFN,
+    UngatedFFN,
+)
 
 __all__ = [
+    "FFNLayer",
     "GatedFFN",
-    "PlainFFN",
     "Prunable",
     "PrunableFFN",
     "PrunableGatedFFN",

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import keras
 
 from keras_idea import processes
-from keras_idea.errors import ConfigError, RunFolderError
+from keras_idea.errors import ConfigError
 from keras_idea.files import json_digest
 
 Distribution: TypeAlias = (
@@ -96,7 +96,7 @@ def check_shared(file: pathlib.Path) -> None:
         until = time.monotonic() + _DELAY
         while not file.is_file():
             if time.monotonic() > until:
-                raise RunFolderError(
+                raise ConfigError(
                     f"Process 0 has written {str(file)!r}, which this process does not "
                     "see. Give all processes one shared folder (--output)."
                 )

@@ -7,11 +7,10 @@ calls. A new method of this package is a file and a row in `METHODS`.
 from keras_idea.errors import ArgumentError
 from keras_idea.groups.state import Scoring
 from keras_idea.methods.activation import Activation
-from keras_idea.methods.calibration import Calibration
+from keras_idea.methods.calibration import Samples
 from keras_idea.methods.learned_mask import LearnedMask
 from keras_idea.methods.magnitude import Magnitude
-from keras_idea.methods.method import Decision, Job, Method
-from keras_idea.methods.probe import Probe
+from keras_idea.methods.method import Method
 from keras_idea.methods.random import Random
 from keras_idea.methods.sensitivity import Sensitivity
 from keras_idea.validation import did_you_mean
@@ -48,14 +47,11 @@ def get(identifier: str | Method) -> Method:
 __all__ = [
     "METHODS",
     "Activation",
-    "Calibration",
-    "Decision",
-    "Job",
     "LearnedMask",
     "Magnitude",
     "Method",
-    "Probe",
     "Random",
+    "Samples",
     "Scoring",
     "Sensitivity",
     "get",

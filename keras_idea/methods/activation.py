@@ -15,31 +15,24 @@ from keras_idea.functional.activation import (
     activation_sums,
     importance_of_sums,
 )
-from keras_idea.groups.kinds import KINDS
-from keras_idea.keras_private.layers import student_of
-from keras_idea.methods.calibration import (
-    Calibration,
-    Samples,
-    captured,
-    check_callable,
-    refitting,
-)
-from keras_idea.methods.captures import HiddenStatistic, Sums, capture_of
-from keras_idea.methods.gather_probe import GatherProbe
-from keras_idea.methods.method import Decision, Job, Method, keep_largest
+from keras_idea.groups.kinds import KV_GROUPS
+from keras_idea.methods.calibration import Data, Samples, captured
+from keras_idea.methods.captures import Statistic, Sums, capture_of
+from keras_idea.methods.method import Method
 from keras_idea.typing import Tensor
-from keras_idea.validation import check_choice, check_int
+from keras_idea.validation import check_choice
+
+_NO_DATA = (
+    "Method 'activation' needs `data`. Received: data=None. Pass samples of the "
+    "model's inputs, as `ki.methods.Activation(data)` or in `shrink`."
+)
 
 
 class Activation(Method):
     r"""Keeps the neurons with the largest activations, all at once at `begin_step`.
 
-    With `data` the importance is exact: at `begin_step` the model runs over the samples
-    in evaluation mode. Without `data` the importance is gathered during training, from
-    the last batches before `begin_step` (as many as `num_samples` needs). This is an
-    approximation, because the weights change meanwhile and dropout is on. Padding does
-    not count. During training, a token counts as padding if nothing in the loss depends
-    on it.
+    Between two steps, the model runs over the samples in evaluation mode. Padding does
+    not count. In `shrink`, its `data` are used if the method has none.
 
     With `by_weights=True` the activations `c` are weighed by the spans of the unit's
     weights in each kernel `K`:
@@ -53,7 +46,7 @@ class Activation(Method):
         data: samples or None. The model's inputs: an array, a dict of arrays for
             several inputs, or an iterable of batches of them. From pairs
             `(inputs, targets)` the inputs are used. For a KerasHub task, give what its
-            preprocessor returns. Defaults to None.
+            preprocessor returns. The callback needs them. Defaults to None.
         num_samples: int >= 1. The most samples to use. Defaults to 1024.
         aggregation: str. "paper" or "minitron"; see
             `keras_idea.functional.activation_importance`. Defaults to "paper".
@@ -68,8 +61,8 @@ class Activation(Method):
             Defaults to False, which is the paper's method.
 
     Raises:
-        ValueError: If an argument is outside its range. When `fit` begins without
-            `data`: if there is no step before `begin_step` to gather from.
+        ValueError: If an argument is outside its range. When `fit` begins: if there
+            are no `data`.
 
     Example:
     >>> method = Activation(x, num_samples=1024)  # tokens `(samples, length)`
@@ -82,11 +75,10 @@ class Activation(Method):
     """
 
     name = "activation"
-    reads_hidden = True
 
     def __init__(
         self,
-        data: Samples | None = None,
+        data: Data | None = None,
         num_samples: int = 1024,
         aggregation: Aggregation = "paper",
         padding_mask: Tensor | None = None,
@@ -94,85 +86,48 @@ class Activation(Method):
         refit: bool = False,
         by_weights: bool = False,
     ) -> None:
-        self.data = data
-        self.num_samples = check_int("num_samples", num_samples, minimum=1)
         self.aggregation = check_choice("aggregation", aggregation, AGGREGATIONS)
         self.by_weights = by_weights
-        self.padding_mask = padding_mask
-        self.batch_size = check_int("batch_size", batch_size, minimum=1)
         if padding_mask is not None and not hasattr(data, "shape"):
             raise ArgumentError(
                 "`padding_mask` goes with `data` that is one array. Received: "
                 f"data of type {type(data).__name__}. Put the mask into the dict of "
                 "inputs, as 'padding_mask'."
             )
+        self.data: Samples | None = None
+        if data is not None or refit:
+            self.data = Samples(data, num_samples, batch_size, padding_mask)
         if refit:
-            self.refit_data = refitting(
-                data, self.num_samples, self.batch_size, padding_mask
-            )
+            self.refit_data = self.data
 
     def decision_step(self, begin_step: int, prune_steps: int) -> int:
         """int, `begin_step`."""
         return begin_step
 
-    def probe_step(self, begin_step: int, prune_steps: int) -> int:
-        """int, 0: only the batches tell how many steps `num_samples` takes."""
-        return 0
-
-    def check(self, jobs: Sequence[Job], model: keras.Model, start: int) -> None:
-        """Raises an error if there is nothing to gather from; see `Method.check`."""
-        if self.data is not None:
-            check_callable(student_of(model))
-        begin_step = jobs[0].begin_step
-        if self.data is None and start >= begin_step:
-            raise ArgumentError(
-                "Method 'activation' without data gathers from the training batches "
-                f"before begin_step={begin_step}, but this run begins at step {start}. "
-                "Pass samples, keras_idea.methods.Activation(data=...), or begin later."
-            )
-
-    def make_probes(self, jobs: Sequence[Job]) -> list[GatherProbe]:
-        """Returns one `GatherProbe` per job, or none if there are data."""
-        if self.data is not None:
-            return []
-        return [
-            GatherProbe(
-                job.ffn.hidden_dim, self.num_samples, job.begin_step, self.aggregation
-            )
-            for job in jobs
-        ]
-
-    def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
-        """Returns masks of the most important neurons; see `Method.decide`."""
-        if self.data is not None:
-            return super().decide(model, jobs)
-        ffns = [job.ffn for job in jobs]
-        gathered = [ffn.state.probe.statistics() for ffn in ffns]
-        return keep_largest(jobs, self._ranked(ffns, gathered))
+    def check(self, groups: Sequence[Any]) -> None:
+        """Raises an error if there are no data, or no activations to measure."""
+        if self.data is None:
+            raise ArgumentError(_NO_DATA)
+        for group in groups:
+            capture_of(group, self._statistic(group))
 
     def importance(
-        self, model: keras.Model, groups: Sequence[Any], samples: Calibration | None
+        self, model: keras.Model, groups: Sequence[Any], samples: Samples | None
     ) -> list[Any]:
         """Returns the size of each unit's activations, over its own `data` if it has.
 
-        Of a key/value head it is the L2 norm over the values that its query heads read,
-        in place of one activation. Of a channel it is the sum over the layers that read
-        it, at all its places in what they are called on. See `Method.importance`.
+        For a key/value head, the L2 norm of its query heads' outputs is used as the
+        activation. For a channel, it is the sum over the layers that read it, at all
+        its places in their inputs. See `Method.importance`.
         """
-        if self.data is not None:
-            limits = self.num_samples, self.batch_size, self.padding_mask
-            samples = Calibration(self.data, *limits)
+        samples = samples if self.data is None else self.data
         if samples is None:
-            raise ArgumentError(
-                "Method 'activation' needs `data` to measure what is important. "
-                "Received: data=None. Give samples of the model's inputs; or use "
-                "method='magnitude'."
-            )
+            raise ArgumentError(_NO_DATA)
         captures = [capture_of(group, self._statistic(group)) for group in groups]
         return self._ranked(groups, captured(model, captures, samples))
 
-    def _statistic(self, group: Any) -> HiddenStatistic:
-        if KINDS[group.kind].probed or KINDS[group.kind].by_readers:
+    def _statistic(self, group: Any) -> Statistic:
+        if group.kind != KV_GROUPS:
             return functools.partial(activation_sums, aggregation=self.aggregation)
         return functools.partial(_of_heads, group.hidden_dim, self.aggregation)
 
@@ -182,9 +137,8 @@ class Activation(Method):
         for group, (sums, samples) in zip(groups, statistics, strict=True):
             if not samples:
                 raise ArgumentError(
-                    f"Method 'activation' saw no sample for {group.name}. Its data "
-                    "must hold at least one token that is not padding; gathered in "
-                    "training, one on which the loss depends."
+                    f"Method 'activation' saw no sample for {group.name}. Its `data` "
+                    "must hold at least one token that is not padding."
                 )
             if not np.isfinite(sums).all():
                 raise ArgumentError(

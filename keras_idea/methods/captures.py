@@ -1,10 +1,9 @@
-"""What looks at the activations of a layer in a forward pass, for calibration."""
+"""Sums statistics of what layers are called on, in a forward pass."""
 
-import abc
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -12,225 +11,183 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.groups.channel_operations import channel_axis
-from keras_idea.groups.kinds import KINDS
-from keras_idea.keras_private.call_context import mask_of
-from keras_idea.keras_private.layers import first_argument, stored_kernel
+from keras_idea.groups.kinds import KINDS, KV_GROUPS
+from keras_idea.keras_private.layers import first_argument, mask_of, stored_kernel
 from keras_idea.keras_private.models import instead
 from keras_idea.keras_private.resumed import PassEnd
+from keras_idea.layers.ffn import FFNLayer
 from keras_idea.typing import Tensor
 
 #: Sums over the samples of a batch, and how many were summed.
 Sums: TypeAlias = tuple[Tensor, Tensor]
-#: Function of what a layer is called on, of what it returns, and of the padding mask or
-#: None.
-Statistic: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], Sums]
-#: Function of hidden activations `(..., R)`, and of the padding mask or None.
-HiddenStatistic: TypeAlias = Callable[[Tensor, Tensor | None], Sums]
-#: Makes what looks at some activations, and sums a statistic of them.
-Look: TypeAlias = Callable[[HiddenStatistic], "Capture"]
+#: Function of what was read, such as hidden activations `(..., R)`, and of the padding
+#: mask or None.
+Statistic: TypeAlias = Callable[..., Sums]
+#: Makes the capture of some activations with a statistic of them.
+Look: TypeAlias = Callable[[Statistic], "Capture"]
 
 
-class Capture(abc.ABC):
-    """What keeps the statistics of the forward pass that it is traced in."""
+class Capture:
+    """Sums a statistic of what layers are called on, over one forward pass.
 
-    def __init__(self, name: str, path: str) -> None:
-        self.name, self.path = name, path
+    Args:
+        name: str. For messages.
+        layers: list of the watched layers. Their sums are added.
+        read: function of a layer's place in the list, its inputs and its outputs. It
+            returns the tuple that `statistic` is called on.
+        statistic: function of that tuple's entries and of the padding mask.
+        owner: layer whose inputs carry Keras's mask, or None, which means the watched
+            layer. Defaults to None.
+        masks: bool. Whether it supports padding masks. Defaults to True.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        layers: Sequence[keras.layers.Layer],
+        read: Callable[[int, Tensor, Any], tuple[Tensor, ...]],
+        statistic: Statistic,
+        owner: keras.layers.Layer | None = None,
+        masks: bool = True,
+    ) -> None:
+        self.name, self.layers, self.owner = name, layers, owner
+        self.read, self.statistic, self.masks = read, statistic, masks
         self.padding_masks: dict[str, Tensor] = {}
         self.found: Sums | None = None
         self.ends_pass = False
+        self._seen: set[int] = set()
+        self._own_mask: Tensor | None = None
 
-    @abc.abstractmethod
-    def looking(self) -> contextlib.AbstractContextManager[None]:
-        """Context manager: records while it is active."""
+    @contextlib.contextmanager
+    def looking(self) -> Iterator[None]:
+        """Opens a block in which the calls of the layers are recorded."""
+        with contextlib.ExitStack() as scopes:
+            if self.owner is not None:
+                scopes.enter_context(_around(self.owner, before=self._note))
+            for place, layer in enumerate(self.layers):
+                see = functools.partial(self._see, place)
+                around = _around_project if isinstance(layer, FFNLayer) else _around
+                scopes.enter_context(around(layer, after=see))
+            yield
 
-    def keep(self, sums: Sums) -> None:
-        """Keeps what was found, and ends the pass if that was all to be found."""
-        self.found = sums
-        if self.ends_pass:
-            raise PassEnd
+    def _note(self, inputs: Tensor) -> None:
+        self._own_mask = mask_of(inputs)
 
-    def mask(self, own: Tensor | None) -> Tensor | None:
-        """The data's padding mask of what reaches it, else its own; once in a pass."""
-        if self.found is not None:
+    def _see(self, place: int, inputs: Tensor, outputs: Any) -> None:
+        if self.found is None:
+            self._seen.clear()
+        if place in self._seen:
             raise ArgumentError(
                 f"{self.name} is called more than once in a forward pass, so there "
                 "are no activations that are its own. Use a method without them, such "
                 "as 'sensitivity', and no `refit`."
             )
-        masks = self.padding_masks
-        if len(masks) < 2:
-            return next(iter(masks.values()), own)
-        # An encoder's and a decoder's: "encoder_padding_mask", "encoder_layer_0/mlp".
-        mine = [m for n, m in masks.items() if n.partition("_")[0] in self.path]
-        if len(mine) != 1:
-            raise ArgumentError(
-                f"The data have the padding masks {', '.join(masks)}, and the path of "
-                f"{self.name} does not tell which is its own. Use "
-                "method='sensitivity', or 'activation' without data."
-            )
-        return mine[0]
+        self._seen.add(place)
+        values = self.read(place, inputs, outputs)
+        own = mask_of(inputs) if self.owner is None else self._own_mask
+        sums, samples = self.statistic(*values, self._mask(own, values[-1]))
+        if self.found is not None:
+            sums = sums + self.found[0]
+        self.found = sums, samples
+        if self.ends_pass:
+            raise PassEnd
 
-    def refuse_masks(self) -> None:
-        """Refuses the data's padding masks, of which convolutions know nothing."""
-        if self.padding_masks:
-            raise ArgumentError(
-                f"The data have a padding mask, and convolutions read {self.name}, "
-                "also where there is padding. Give data without a mask."
-            )
-
-    def token_mask(self, own: Tensor | None, hidden: Tensor) -> Tensor | None:
-        """The mask of the tokens of hidden activations; None: each of them counts."""
-        mask = self.mask(own)
+    def _mask(self, own: Tensor | None, hidden: Tensor) -> Tensor | None:
+        """Returns the mask of the tokens of activations; None if all of them count."""
+        if not self.masks:
+            if self.padding_masks:
+                raise ArgumentError(
+                    f"The data have a padding mask, and convolutions read {self.name}. "
+                    "Give data without a mask."
+                )
+            return None
+        mask = self._data_mask(own)
         if mask is None or len(hidden.shape) < 3:  # one for each sample
             return None
         sizes = (*mask.shape[1:], *hidden.shape[1:-1])
         if None in sizes or math.prod(mask.shape[1:]) == math.prod(hidden.shape[1:-1]):
             return mask
         raise ArgumentError(
-            f"The padding mask is of other tokens than {self.name} reads. Received: a "
-            f"mask of shape {tuple(mask.shape)} for activations of shape "
+            f"The padding mask does not fit what {self.name} reads. Received: a mask "
+            f"of shape {tuple(mask.shape)} for activations of shape "
             f"{tuple(hidden.shape)}. Give data without padding, and no mask."
         )
 
-
-class LayerCapture(Capture):
-    """Looks at what a layer is called on, and at what it returns."""
-
-    def __init__(self, layer: keras.layers.Layer, statistic: Statistic) -> None:
-        super().__init__(layer.path, layer.path)
-        self.layer, self.statistic = layer, statistic
-
-    def looking(self) -> contextlib.AbstractContextManager[None]:
-        """Context manager: records the layer's calls while it is active."""
-        return _around(self.layer, after=self._see)
-
-    def _see(self, inputs: Tensor, outputs: Any) -> None:
-        outputs = keras.tree.flatten(outputs)[0]
-        self.keep(self.statistic(inputs, outputs, self.mask(mask_of(inputs))))
-
-
-class HeadsCapture(Capture):
-    """Looks at what reads the heads of an attention layer, side by side."""
-
-    def __init__(self, group: Any, statistic: HiddenStatistic) -> None:
-        super().__init__(group.name, group.layer.path)
-        self.owner, (self.reader, *_) = group.layer, group.weights.readers
-        self.statistic = statistic
-        self.owner_mask: Tensor | None = None
-
-    @contextlib.contextmanager
-    def looking(self) -> Iterator[None]:
-        """Context manager: records the reader's calls while it is active."""
-        with (
-            _around(self.owner, before=self._note),
-            _around(self.reader, after=self._see),
-        ):
-            yield
-
-    def _note(self, inputs: Tensor) -> None:
-        self.owner_mask = mask_of(inputs)
-
-    def _see(self, inputs: Tensor, outputs: Any) -> None:
-        if len(stored_kernel(self.reader).shape) > 2:  # heads have an axis
-            features = inputs.shape[-2] * inputs.shape[-1]
-            inputs = ops.reshape(inputs, (*ops.shape(inputs)[:-2], features))
-        mask = self.token_mask(self.owner_mask, inputs)
-        self.keep(self.statistic(inputs, mask))
+    def _data_mask(self, own: Tensor | None) -> Tensor | None:
+        """Returns the data's padding mask of these tokens, else Keras's."""
+        masks = self.padding_masks
+        if len(masks) < 2:
+            return next(iter(masks.values()), own)
+        # An encoder's and a decoder's: "encoder_padding_mask", "encoder_layer_0/mlp".
+        path = (self.owner or self.layers[0]).path
+        mine = [m for n, m in masks.items() if n.partition("_")[0] in path]
+        if len(mine) != 1:
+            raise ArgumentError(
+                f"The data have the padding masks {', '.join(masks)}, and the path of "
+                f"{self.name} does not tell which is its own. Use "
+                "method='sensitivity'."
+            )
+        return mine[0]
 
 
-class ChannelsCapture(Capture):
-    """Looks at what the layers that read some channels are called on: sums of all."""
+def layer_capture(layer: keras.layers.Layer, statistic: Statistic) -> Capture:
+    """Returns a capture of a layer's inputs and (first) outputs."""
 
-    def __init__(self, group: Any, statistic: HiddenStatistic) -> None:
-        super().__init__(group.name, group.layer.path)
-        self.read, self.statistic = group.weights.read_places(), statistic
-        self._seen: set[int] = set()
+    def read(place: int, inputs: Tensor, outputs: Any) -> tuple[Tensor, Tensor]:
+        return inputs, keras.tree.flatten(outputs)[0]
 
-    @contextlib.contextmanager
-    def looking(self) -> Iterator[None]:
-        """Context manager: records the readers' calls while it is active."""
-        with contextlib.ExitStack() as scopes:
-            for number, (layer, _) in enumerate(self.read):
-                see = functools.partial(self._see, number)
-                scopes.enter_context(_around(layer, after=see))
-            yield
-
-    def _see(self, number: int, inputs: Tensor, outputs: Any) -> None:
-        self.refuse_masks()
-        if self.found is None:
-            self._seen.clear()
-        elif number in self._seen:
-            self.mask(None)  # which refuses a second call
-        self._seen.add(number)
-        layer, places = self.read[number]
-        units, size = places.shape
-        last = ops.moveaxis(inputs, channel_axis(layer, inputs), -1)
-        taken = ops.take(last, places.T.ravel(), axis=-1)
-        hidden = ops.reshape(taken, (ops.shape(inputs)[0], -1, units))
-        sums, samples = self.statistic(hidden, None)
-        if self.found is not None:
-            sums = sums + self.found[0]
-        self.keep((sums, samples))
+    return Capture(layer.path, [layer], read, statistic)
 
 
-class KernelCapture(Capture):
-    """Looks at what the kernel of a layer that reads channels is multiplied with.
+def kernel_capture(
+    layer: keras.layers.Layer, read: Callable[[Tensor], Tensor], statistic: Statistic
+) -> Capture:
+    """Returns a capture of what a layer's kernel is multiplied with.
 
-    `read` makes it, `(B, P, R)`, of what the layer is called on.
+    `read` makes it, `(B, P, R)`, of the layer's inputs.
     """
-
-    def __init__(
-        self,
-        layer: keras.layers.Layer,
-        read: Callable[[Tensor], Tensor],
-        statistic: HiddenStatistic,
-    ) -> None:
-        super().__init__(layer.path, layer.path)
-        self.layer, self.read, self.statistic = layer, read, statistic
-
-    def looking(self) -> contextlib.AbstractContextManager[None]:
-        """Context manager: records the layer's calls while it is active."""
-        return _around(self.layer, before=self._see)
-
-    def _see(self, inputs: Tensor) -> None:
-        self.refuse_masks()
-        self.mask(None)  # which refuses a second call
-        self.keep(self.statistic(self.read(inputs), None))
+    return Capture(
+        layer.path,
+        [layer],
+        lambda _, inputs, __: (read(inputs),),
+        statistic,
+        masks=False,
+    )
 
 
-class FFNCapture(Capture):
-    """A probe."""
+def capture_of(group: Any, statistic: Statistic) -> Capture:
+    """Returns the capture of the activations of a group's units."""
+    if KINDS[group.kind].by_readers:
+        places = group.weights.read_places()
 
-    built, variables = True, ()
+        def channels(place: int, inputs: Tensor, outputs: Any) -> tuple[Tensor]:
+            layer, of_units = places[place]
+            last = ops.moveaxis(inputs, channel_axis(layer, inputs), -1)
+            taken = ops.take(last, of_units.T.ravel(), axis=-1)
+            return (ops.reshape(taken, (ops.shape(inputs)[0], -1, len(of_units))),)
 
-    def __init__(self, ffn: Any, statistic: HiddenStatistic) -> None:
-        super().__init__(ffn.name, ffn.layer.path)
-        self.ffn, self.statistic = ffn, statistic
+        layers = [layer for layer, _ in places]
+        return Capture(group.name, layers, channels, statistic, masks=False)
+    if group.kind == KV_GROUPS:
+        reader = group.weights.readers[0]
 
-    @contextlib.contextmanager
-    def looking(self) -> Iterator[None]:
-        """Context manager: is the FFN's probe while it is active."""
-        present = self.ffn.state.probe
-        self.ffn.set_probe(self)
-        try:
-            yield
-        finally:
-            self.ffn.set_probe(present)
+        def heads(place: int, inputs: Tensor, outputs: Any) -> tuple[Tensor]:
+            if len(stored_kernel(reader).shape) > 2:  # heads have an axis
+                features = inputs.shape[-2] * inputs.shape[-1]
+                inputs = ops.reshape(inputs, (*ops.shape(inputs)[:-2], features))
+            return (inputs,)
 
-    def tap(
-        self, activations: Tensor, training: bool = True, mask: Tensor | None = None
-    ) -> Tensor:
-        """The activations unchanged; see `Probe`."""
-        self.keep(self.statistic(activations, self.token_mask(mask, activations)))
-        return activations
-
-
-def capture_of(group: Any, statistic: HiddenStatistic) -> Capture:
-    """What looks at the activations of a group's units."""
-    kind = KINDS[group.kind]
-    if kind.by_readers:
-        return ChannelsCapture(group, statistic)
-    return (FFNCapture if kind.probed else HeadsCapture)(group, statistic)
+        return Capture(group.name, [reader], heads, statistic, group.layer)
+    reader = group.weights.shown_by
+    if reader is None:
+        raise ArgumentError(
+            f"The hidden activations of {group.name} are the input of no single layer, "
+            "so they cannot be measured. Use method='sensitivity', or leave it out."
+        )
+    owner = reader if isinstance(reader, FFNLayer) else None
+    return Capture(
+        group.name, [reader], lambda _, inputs, __: (inputs,), statistic, owner
+    )
 
 
 def _around(
@@ -238,7 +195,7 @@ def _around(
     before: Callable[[Tensor], None] = lambda inputs: None,
     after: Callable[[Tensor, Any], None] = lambda inputs, outputs: None,
 ) -> contextlib.AbstractContextManager[None]:
-    """Context manager: functions see what a layer is called on, and returns."""
+    """Lets functions see what a layer is called on, and what it returns."""
     call = layer.call
 
     def watched_call(*args: Any, **kwargs: Any) -> Any:
@@ -250,3 +207,17 @@ def _around(
 
     # Keras asks the signature of `call` for the arguments that it fills in.
     return instead(layer, "call", functools.wraps(call)(watched_call))
+
+
+def _around_project(
+    layer: FFNLayer, after: Callable[[Tensor, Any], None]
+) -> contextlib.AbstractContextManager[None]:
+    """Lets a function see the hidden activations inside of one of our own layers."""
+    project = layer.project
+
+    def watched(hidden: Tensor, axes: Sequence[Any]) -> Tensor:
+        outputs = project(hidden, axes)
+        after(ops.reshape(hidden, (*axes, hidden.shape[-1])), outputs)
+        return outputs
+
+    return instead(layer, "project", watched)

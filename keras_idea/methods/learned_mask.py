@@ -1,33 +1,63 @@
-"""Sheared LLaMA's method: masks are learned under a constraint."""
+"""Sheared LLaMA's method: masks are learned under a constraint.
 
+Shapes: F units of a group, or `(E, F)` of experts; R rows of units, each of which keeps
+its own `target_dim`: one, or one per expert.
+"""
+
+import dataclasses
+import math
+import weakref
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import keras
+import numpy as np
 from keras import ops
 
-from keras_idea.errors import ArgumentError
-from keras_idea.functional.hard_concrete import MAX_SPARSITY, hard_concrete_mask
-from keras_idea.methods.mask_probe import MaskProbe, Multipliers
-from keras_idea.methods.method import Decision, Job, Method
-from keras_idea.validation import check_int, check_number, plural
+from keras_idea.errors import ArgumentError, PruningStopped
+from keras_idea.functional.adam import adam_step
+from keras_idea.functional.hard_concrete import (
+    MAX_SPARSITY,
+    MAXIMUM,
+    MINIMUM,
+    hard_concrete_ascent,
+    hard_concrete_lagrangian_slope,
+    hard_concrete_mask,
+    hard_concrete_noise,
+    hard_concrete_sample,
+    hard_concrete_slope,
+    hard_concrete_sparsity,
+)
+from keras_idea.methods.method import Decision, Gradients, Method
+from keras_idea.schedules import CosineDecay
+from keras_idea.typing import Tensor
+from keras_idea.validation import check_int, check_number
+
+INITIAL_MEAN, INITIAL_DEVIATION = 5.0, 0.01
 
 
 class LearnedMask(Method):
-    r"""Learns a hard concrete mask for each FFN's neurons, from `begin_step` on.
+    r"""Learns a hard concrete mask for each group's units, from `begin_step` on.
 
-    In every train step a mask is drawn and multiplies the hidden activations.
-    Evaluation uses the deterministic mask with exactly `target_dim` neurons. The masks
-    minimize the loss plus
+    Before each train step a mask `z` is drawn, and the kernel that reads the units
+    holds `z` times its weights `W`. The step's gradient `G` of that kernel gives both
+    gradients:
 
-    $$\frac1N \sum_{i=1}^N \lambda_1 (s_i - t) + \lambda_2 (s_i - t)^2$$
+    $$\frac{\partial L}{\partial z_i} = \sum_j G_{ij} W_{ij}, \qquad
+    \frac{\partial L}{\partial W_{ij}} = z_i G_{ij}$$
 
-    over the N layers. Here `s_i` is the expected sparsity and `t` its target, which
-    grows linearly over the first steps. The multipliers start at 0 and ascend. After
-    `prune_steps` steps the deterministic mask stays. Its soft values are folded into
-    the rows of down, so the model computes exactly what the masked one does.
+    The model's optimizer steps `W`. The masks minimize the loss plus
 
-    If a run stops before the end, it keeps its full width and forgets the masks.
+    $$\frac1N \sum_{i=1}^N \lambda_1 (s_i - t_i) + \lambda_2 (s_i - t_i)^2$$
+
+    over the N layers. Here `s_i` is the expected sparsity and `t_i` its target, which
+    grows linearly over the first steps. The multipliers start at 0 and ascend.
+    Validation in `fit`, and files written when an epoch ends, see the deterministic
+    mask with exactly the units to keep. After `prune_steps` steps this mask stays, and
+    its soft values are folded into the kernel.
+
+    If a run stops before the end, the model keeps its full width and gets `W` back.
 
     Args:
         seed: int >= 0. The seed of the masks' noise and initial values. Defaults to 0.
@@ -41,9 +71,7 @@ class LearnedMask(Method):
     Raises:
         ValueError: If an argument is outside its range. When `fit` begins: if the
             sparsity exceeds 0.953, or if the run begins after the masks should be
-            learned. If the model is trained in several replicas. If the optimizer
-            scales the loss (mixed_float16, `loss_scale_factor`), which hides the size
-            of the gradient from the mask.
+            learned.
 
     Example:
     >>> method = LearnedMask(seed=1)
@@ -52,16 +80,15 @@ class LearnedMask(Method):
     ... )
 
     Notes:
-        The backward pass trains masks and multipliers, with an AdamW of their own
-        (betas 0.9 and 0.95, epsilon 1e-8, no decay). Its rates fall by a cosine to 0
-        over `prune_steps`. The model's optimizer trains only the weights, and clipping
-        by the global norm sees only their gradients.
+        Masks and multipliers have an Adam of their own (betas 0.9 and 0.95, epsilon
+        1e-8). Its rates fall by a cosine to 0 over `prune_steps`. Weight decay,
+        constraints and clipping act on `W` and its gradient `z G`; a regularizer of the
+        kernel sees `z W`.
 
     Source: Sheared LLaMA (arXiv 2310.06694), princeton-nlp/LLM-Shearing.
     """
 
     name = "learned_mask"
-    reads_hidden = True
 
     def __init__(
         self,
@@ -81,90 +108,280 @@ class LearnedMask(Method):
         """int, `begin_step + prune_steps`."""
         return begin_step + prune_steps
 
-    def check(self, jobs: Sequence[Job], model: keras.Model, start: int) -> None:
-        """Raises an error for what masks cannot reach or learn; see `Method.check`."""
-        for job in jobs:
-            _check_sparsity(job)
-        end_step = jobs[0].begin_step + jobs[0].prune_steps
-        if start >= end_step:
-            raise ArgumentError(
-                f"Method 'learned_mask' learns up to step {end_step} (begin_step + "
-                f"prune_steps), but this run begins at step {start}. Begin later."
-            )
-        _check_gradient(model)
+    def learner(
+        self, targets: Sequence[tuple[Any, int]], begin_step: int, prune_steps: int
+    ) -> "MaskLearner":
+        """Returns what learns the masks in the optimizer's steps; see `Method`."""
+        masks = []
+        for ffn, target_dim in targets:
+            sparsity = 1 - target_dim / ffn.hidden_dim
+            if sparsity > MAX_SPARSITY:
+                least = int((1 - MAX_SPARSITY) * ffn.hidden_dim) + 1
+                raise ArgumentError(
+                    f"`learned_mask` cannot prune {ffn.name} from {ffn.hidden_dim} to "
+                    f"{target_dim} {ffn.units}: its expected sparsity cannot exceed "
+                    f"{MAX_SPARSITY:.3f}. Keep at least {least}."
+                )
+            # Not Python's `hash`, which differs between processes.
+            stream = zlib.crc32(f"{self.seed}/{ffn.place}".encode())
+            masks.append(Mask(ffn, target_dim, stream))
+        return MaskLearner(masks, begin_step, prune_steps, self)
 
-    def make_probes(self, jobs: Sequence[Job]) -> list[MaskProbe]:
-        """Returns one `MaskProbe` per job."""
-        steps = jobs[0].prune_steps
-        multipliers = Multipliers(self.multiplier_learning_rate, steps)
-        return [
-            MaskProbe(
-                job.ffn.hidden_dim,
-                job.target_dim,
-                job.begin_step,
-                job.prune_steps,
-                # Not Python's `hash`, which differs between processes.
-                stream=zlib.crc32(f"{self.seed}/{job.index}".encode()),
-                learning_rate=self.mask_learning_rate,
-                warmup_share=self.warmup_share,
-                multipliers=multipliers if job is jobs[0] else None,
+
+@dataclasses.dataclass(eq=False)
+class Mask:
+    """The mask of one group while it is learned.
+
+    Attributes:
+        ffn: `FFN` handle.
+        target_dim: int, the units that it is to keep.
+        stream: int in [0, 2^32), of the noise and the initial values.
+        learned: variable `(4, F)` of the optimizer: log alpha, its two moments, and the
+            gradient by the mask that an accumulated step has added up so far.
+    """
+
+    ffn: Any
+    target_dim: int
+    stream: int
+    learned: keras.Variable = None
+
+    @property
+    def log_alpha(self) -> Tensor:
+        """Tensor `(F,)`, the parameters."""
+        return self.learned.value[0]
+
+    def noise(self, step: int | Tensor) -> Tensor:
+        """The uniform numbers of a step."""
+        shape = self.ffn.units_shape
+        noise = hard_concrete_noise(self.stream, step, math.prod(shape))
+        return ops.reshape(noise, shape)
+
+    def drawn(self, step: int | Tensor) -> Tensor:
+        """The mask `z` of the train step after so many steps."""
+        return hard_concrete_sample(self.log_alpha, self.noise(step))
+
+    def final(self) -> Tensor:
+        """The deterministic mask, with soft values."""
+        alive = self.ffn.mask.value
+        return hard_concrete_mask(self.log_alpha, self.target_dim, alive)
+
+    def initial(self) -> np.ndarray:
+        """The first value of `learned`."""
+        first = np.zeros((4, *self.ffn.units_shape), "float32")
+        generator = np.random.default_rng(self.stream)
+        first[0] = generator.normal(INITIAL_MEAN, INITIAL_DEVIATION, first[0].shape)
+        return first
+
+
+class MaskLearner:
+    """Learns the masks of some groups inside the steps of an optimizer.
+
+    Its variables are the optimizer's while it is at work: `weights` are `W`, one per
+    kernel that reads units; the model's kernels hold `z W`.
+    """
+
+    #: What a checkpoint has restored: optimizer -> (its step, arrays).
+    restored: ClassVar[weakref.WeakKeyDictionary] = weakref.WeakKeyDictionary()
+
+    def __init__(
+        self,
+        masks: Sequence[Mask],
+        begin_step: int,
+        prune_steps: int,
+        method: LearnedMask,
+    ) -> None:
+        self.masks, self.begin_step, self.prune_steps = masks, begin_step, prune_steps
+        self.method = method
+        self.multipliers: keras.Variable = None  # (3, 2): values and their moments
+        #: bool, whether it is at work; and whether it continues from a checkpoint.
+        self.begun = self.continues = False
+        #: By the `id` of a kernel: the kernel and its `W`.
+        self.weights: dict[int, tuple[keras.Variable, keras.Variable]] = {}
+
+    @property
+    def variables(self) -> list[keras.Variable]:
+        """List of its variables."""
+        return [*(weight for _, weight in self.weights.values()), *self.learned]
+
+    @property
+    def learned(self) -> list[keras.Variable]:
+        """List of the variables that a checkpoint holds in addition to `W`."""
+        return [*(mask.learned for mask in self.masks), self.multipliers]
+
+    def make_variables(self, optimizer: keras.Optimizer) -> None:
+        """Adds its variables to an optimizer."""
+        for mask in self.masks:
+            for cut in mask.ffn.outgoing_cuts():
+                kernel = cut.variable
+                if id(kernel) not in self.weights:
+                    weight = optimizer.add_variable_from_reference(kernel, "unmasked")
+                    self.weights[id(kernel)] = kernel, weight
+            shape = (4, *mask.ffn.units_shape)
+            mask.learned = optimizer.add_variable(
+                shape, dtype="float32", name="learned_mask"
             )
-            for job in jobs
+        self.multipliers = optimizer.add_variable(
+            (3, 2), dtype="float32", name="multipliers"
+        )
+
+    def begin(self, optimizer: keras.Optimizer, step: int) -> None:
+        """Begins after so many steps, or continues from a checkpoint of this step."""
+        at, arrays = self.restored.pop(optimizer, (None, []))
+        shapes = [tuple(variable.shape) for variable in self.learned]
+        self.continues = at == step and [a.shape for a in arrays] == shapes
+        if not self.continues:
+            arrays = [mask.initial() for mask in self.masks]
+            arrays.append(np.zeros((3, 2), "float32"))
+        for variable, array in zip(self.learned, arrays, strict=True):
+            variable.assign(array)
+        for kernel, weight in self.weights.values():
+            weight.assign(ops.copy(kernel.value))
+        self.begun = True
+        self.draw(step)
+
+    def draw(self, step: int | Tensor) -> None:
+        """Draws the masks of the next train step: the kernels become `z W`."""
+        self._assign([mask.drawn(step) for mask in self.masks])
+
+    def show(self) -> None:
+        """Shows the deterministic masks, for an evaluation or a file."""
+        self._assign([mask.final() for mask in self.masks])
+
+    def put_weights(self) -> None:
+        """Gives the kernels `W`."""
+        for kernel, weight in self.weights.values():
+            kernel.assign(ops.copy(weight.value))
+
+    def end(self) -> None:
+        """Ends its work: the kernels are `W` again."""
+        self.put_weights()
+        self.begun = False
+
+    def decide(self) -> list[Decision]:
+        """Returns the deterministic masks of all groups, with their soft values."""
+        for mask in self.masks:
+            if not ops.convert_to_numpy(mask.learned.value[2]).any():
+                raise PruningStopped(
+                    f"No finite gradient has reached {mask.ffn.name}, so no mask was "
+                    "learned. Check the data and the learning rate."
+                )
+        soft = [ops.convert_to_numpy(mask.final()) for mask in self.masks]
+        return [Decision((each > 0).astype("float32"), scale=each) for each in soft]
+
+    def gradients_by_mask(self, gradients: Gradients) -> list[Tensor]:
+        """The gradient of the loss by each mask, `(F,)`: the sums of `G W`."""
+        weights = {key: weight.value for key, (_, weight) in self.weights.items()}
+        return [
+            gradients.by_units(mask.ffn.outgoing_cuts(), weights) for mask in self.masks
         ]
 
-    def connect(self, probes: Sequence[MaskProbe]) -> None:
-        """Lets the probes share one pair of multipliers."""
-        for probe in probes:
-            probe.constrain_with(probes)
+    def gradients_by_weights(
+        self,
+        grads: list[Tensor],
+        place_of: Callable[[keras.Variable], int | None],
+        step: Tensor,
+    ) -> list[Tensor]:
+        """The gradients of a step, `z G` in place of those of the kernels, `G`."""
+        grads = list(grads)
+        for key, scale in self._scales([m.drawn(step) for m in self.masks]).items():
+            place = place_of(self.weights[key][0])
+            if place is not None and grads[place] is not None:
+                grads[place] = grads[place] * ops.cast(scale, grads[place].dtype)
+        return grads
 
-    def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
-        """Returns the deterministic masks, with soft values; see `Method.decide`."""
-        return [_decision(job) for job in jobs]
+    def learn(
+        self,
+        by_masks: Sequence[Tensor],
+        steps: Tensor,
+        is_step_end: bool | Tensor,
+        completed: int | Tensor,
+    ) -> None:
+        """Takes a step on masks and multipliers, after one on the weights.
+
+        Args:
+            by_masks: list of tensors, from `gradients_by_mask`.
+            steps: the optimizer steps before this call.
+            is_step_end: True, or a bool tensor: False in the middle of an accumulated
+                step.
+            completed: the steps that this call ends, 1 or 0.
+        """
+        for kernel, weight in self.weights.values():
+            weight.assign(ops.copy(kernel.value))
+        elapsed = ops.cast(steps, "float32") - float(self.begin_step)
+        multipliers = self.multipliers.value
+        due = [self._target_sparsity(mask, elapsed) for mask in self.masks]
+        found = [_rows(hard_concrete_sparsity(m.log_alpha)) for m in self.masks]
+        dues = [ops.zeros_like(f) + d for f, d in zip(found, due, strict=True)]
+        sparsity, dues = ops.concatenate(found), ops.concatenate(dues)
+        ascent = hard_concrete_ascent(sparsity, dues)
+        rate = CosineDecay(self.method.multiplier_learning_rate, 0.0, self.prune_steps)
+        new = _adam(multipliers, ascent, elapsed, -rate(elapsed))
+        for mask, by_mask, target in zip(self.masks, by_masks, due, strict=True):
+            self._learn_one(
+                mask, by_mask, steps, target, sparsity.shape[0], is_step_end
+            )
+        self.multipliers.assign(_if(is_step_end, new, multipliers))
+        self.draw(steps + completed)
+
+    def _learn_one(
+        self,
+        mask: Mask,
+        by_mask: Tensor,
+        steps: Tensor,
+        target: Tensor,
+        rows: int,
+        is_step_end: bool | Tensor,
+    ) -> None:
+        elapsed = ops.cast(steps, "float32") - float(self.begin_step)
+        before = mask.learned.value
+        log_alpha, by_mask = before[0], by_mask + before[3]
+        gradient = hard_concrete_slope(log_alpha, mask.noise(steps)) * by_mask
+        multipliers = self.multipliers.value[0]
+        slope = hard_concrete_lagrangian_slope(log_alpha, target, multipliers)
+        gradient = gradient + slope / rows
+        value = ops.clip(log_alpha, MINIMUM, MAXIMUM)
+        old = ops.stack([value, before[1], before[2]])
+        rate = CosineDecay(self.method.mask_learning_rate, 0.0, self.prune_steps)
+        new = _adam(old, gradient, elapsed, rate(elapsed))
+        # A unit whose gradient is not finite was not measured.
+        new = ops.where(ops.isfinite(gradient), new, old)
+        zeros = ops.zeros_like(by_mask)
+        new = ops.concatenate([new, zeros[None]])
+        if is_step_end is not True:
+            gathered = ops.concatenate([before[:3], by_mask[None]])
+            new = ops.where(is_step_end, new, gathered)
+        mask.learned.assign(new)
+
+    def _target_sparsity(self, mask: Mask, elapsed: Tensor) -> Tensor:
+        """The sparsity that is due so many steps after `begin_step`."""
+        warmup = max(self.method.warmup_share * self.prune_steps, 1.0)
+        full = 1 - mask.target_dim / mask.ffn.hidden_dim
+        return full * ops.minimum(elapsed / warmup, 1.0)
+
+    def _scales(self, values: Sequence[Tensor]) -> dict[int, Tensor]:
+        """What masks multiply the kernels with, by the kernels' `id`."""
+        scales: dict[int, Tensor] = {}
+        for mask, value in zip(self.masks, values, strict=True):
+            for cut in mask.ffn.outgoing_cuts():
+                key = id(cut.variable)
+                scales[key] = cut.spread(value, 1) * scales.get(key, 1.0)
+        return scales
+
+    def _assign(self, values: Sequence[Tensor]) -> None:
+        for key, scale in self._scales(values).items():
+            kernel, weight = self.weights[key]
+            kernel.assign(weight.value * ops.cast(scale, weight.dtype))
 
 
-def _decision(job: Job) -> Decision:
-    probe = job.ffn.state.probe
-    if not probe.has_learned():
-        raise ArgumentError(
-            f"Method 'learned_mask' has learned nothing of {job.ffn.name}: every "
-            f"gradient of its mask was NaN or infinite. Received: {job.prune_steps} "
-            "steps. Check the data and the learning rate."
-        )
-    log_alpha = probe.log_alpha.value
-    soft = hard_concrete_mask(log_alpha, job.target_dim, alive=job.ffn.mask.value)
-    soft = ops.convert_to_numpy(soft)
-    return Decision((soft > 0).astype("float32"), scale=soft)
+def _rows(sparsity: Tensor) -> Tensor:
+    return ops.reshape(sparsity, (-1,))
 
 
-def _check_sparsity(job: Job) -> None:
-    hidden_dim, target_dim = job.ffn.hidden_dim, job.target_dim
-    if 1 - target_dim / hidden_dim > MAX_SPARSITY:
-        least = int((1 - MAX_SPARSITY) * hidden_dim) + 1
-        raise ArgumentError(
-            f"Method 'learned_mask' cannot prune {job.ffn.name} from {hidden_dim} to "
-            f"{plural(target_dim, 'neuron')}: log alpha is clamped to [log 0.01, log "
-            "100], so each neuron stays with a probability of at least 4.7 %, and the "
-            f"expected sparsity cannot exceed {MAX_SPARSITY:.3f}. Keep at least "
-            f"{plural(least, 'neuron')}, or use another method."
-        )
+def _adam(state: Tensor, gradient: Tensor, elapsed: Tensor, rate: Tensor) -> Tensor:
+    """Adam's step on a value and its moments, which are the rows of `state`."""
+    value, moments = adam_step(state[0], gradient, state[1:3], elapsed + 1.0, rate)
+    return ops.concatenate([value[None], moments])
 
 
-def _check_gradient(model: keras.Model) -> None:
-    """Refuses what makes the gradients in the layers other than the loss's."""
-    optimizer = model.optimizer
-    scaled = getattr(optimizer, "loss_scale_factor", None) is not None
-    if scaled or hasattr(optimizer, "inner_optimizer"):
-        raise ArgumentError(
-            "Method 'learned_mask' weighs the gradient of the loss against its "
-            f"constraint, and {type(optimizer).__name__} scales the loss by a "
-            "factor that the layers do not know. Use 'mixed_bfloat16' or 'float32' "
-            "instead of 'mixed_float16', and no loss_scale_factor."
-        )
-    strategy = getattr(model, "distribute_strategy", None)
-    replicas = getattr(strategy, "num_replicas_in_sync", 1)
-    if replicas > 1:
-        raise ArgumentError(
-            f"Method 'learned_mask' would see a share of the batch on each of the "
-            f"{replicas} replicas of {type(strategy).__name__} and learn other masks "
-            "there. Use one replica, or jax with keras.distribution."
-        )
+def _if(condition: bool | Tensor, new: Tensor, old: Tensor) -> Tensor:
+    return new if condition is True else ops.where(condition, new, old)

@@ -1,9 +1,7 @@
 """What a pruning method is asked, and what it answers."""
 
-import collections
 import dataclasses
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import keras
@@ -13,9 +11,9 @@ from keras import ops
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.functional.width import CubicWidth, WidthSchedule
+from keras_idea.groups.cut import Cut
 from keras_idea.groups.state import Scoring
-from keras_idea.methods.calibration import Calibration
-from keras_idea.methods.probe import Probe
+from keras_idea.methods.calibration import Samples
 from keras_idea.typing import Tensor
 
 
@@ -28,36 +26,18 @@ class Gradients(Protocol):
     def sensitivities(self, ffn: Any) -> Tensor:
         """The `|gradient * weight|` of an FFN, shaped as its scores."""
 
-
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """What a method has to decide for one FFN.
-
-    Attributes:
-        ffn: `FFN`. The handle of the FFN, as `keras_idea.find_ffns` returns it.
-        index: int. The place of the FFN among those of its kind in the model.
-        target_dim: int. Neurons to keep.
-        begin_step: int. The last optimizer step at full width.
-        prune_steps: int. Steps from full width to the target.
-    """
-
-    ffn: Any
-    index: int
-    target_dim: int
-    begin_step: int
-    prune_steps: int
+    def by_units(self, cuts: Sequence[Cut], weights: Mapping[int, Tensor]) -> Tensor:
+        """The sum of gradient * weight over each unit's entries, of this call."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """Which neurons of one FFN stay.
+    """Which units of one group stay.
 
     Attributes:
-        mask: float array in {0, 1}. It has the shape of the FFN's mask: `(hidden_dim,)`
-            with exactly `target_dim` ones. For experts, each row has that many.
-        scale: float array `(hidden_dim,)` or None. The factor by which the outputs of
-            the neurons are multiplied from now on, folded into the rows of down.
-            Defaults to None.
+        mask: float array in {0, 1}, shaped as the group's mask.
+        scale: float array of the same shape, or None. The factor of each unit, folded
+            into the kernel that reads it. Defaults to None.
     """
 
     mask: np.ndarray
@@ -67,29 +47,24 @@ class Decision:
 class Method:
     """Decides which neurons stay; the callback does everything else.
 
-    Subclass it to write your own method. There are two ways to decide:
+    Subclass it to write your own method, and override one of two functions:
 
-    - At each step: `decision_step` returns None. The compiled step calls `score`, and
-      prunes neurons by the moving averages of the scores; a cubic says how many.
-      `shrink` and `search` rank neurons by the mean score over their data.
-    - Once, on the host: `decision_step` returns a step, and `decide` returns masks. By
-      default it keeps the neurons of the largest `importance`, by which `shrink` and
-      `search` rank them too. Such a method may measure during training. From
-      `probe_step` on, a `Probe` is in each FFN, and the hidden activations pass through
-      it in every forward pass.
+    - `score` measures the neurons in each optimizer step. The callback prunes by the
+      moving averages of the scores; a cubic says how many. `shrink` ranks neurons by
+      the mean score over its data.
+    - `importance` ranks the neurons on data, without training. Also return a step from
+      `decision_step`: the callback then prunes all at once after that step.
 
     Attributes:
         name: str. The name of the method in the callback's `method`.
-        reads_hidden: bool. Whether the method needs the hidden activations.
-        refit_data: `Calibration` or None. The data to refit, when it decides, the
+        refit_data: `Samples` or None. The data to refit, when it decides, the
             layers that read the kept neurons. None means no refit.
         scoring: `Scoring`. How the scores are made that rank the neurons, or that are
             only logged.
     """
 
     name: str
-    reads_hidden = False
-    refit_data: Calibration | None = None
+    refit_data: Samples | None = None
     scoring = Scoring()
 
     def width_schedule(
@@ -102,8 +77,7 @@ class Method:
     ) -> WidthSchedule:
         """Returns the width of a layer over the steps, as the logs show it.
 
-        The paper's cubic; of a method that decides once, the width drops with its
-        decision.
+        The paper's cubic; if the method decides once, the width drops at that step.
 
         Args:
             hidden_dim: int. Neurons of the wide layer.
@@ -143,21 +117,19 @@ class Method:
         return gradients.sensitivities(ffn)
 
     def importance(
-        self, model: keras.Model, groups: Sequence[Any], samples: Calibration | None
+        self, model: keras.Model, groups: Sequence[Any], samples: Samples | None
     ) -> list[Tensor] | None:
         """Ranks units on the host, without training.
-
-        `shrink` and `search` call it, and `decide` unless it is overridden.
 
         Args:
             model: keras.Model. The model, with its variables in sync.
             groups: list of `FFN`. The handles whose units are ranked.
-            samples: `Calibration` or None. The data of `shrink` or `search`, if any.
+            samples: `Samples` or None. The data of `shrink`, if any.
 
         Returns:
             list of tensors `(hidden_dim,)`, finite, one for each group: the larger, the
-            more important. Defaults to None: `shrink` and `search` take the mean of
-            `score` over the data.
+            more important. Defaults to None: `shrink` takes the mean of `score` over
+            the data.
         """
         return None
 
@@ -170,69 +142,42 @@ class Method:
         decision_step = self.decision_step(begin_step, prune_steps)
         return begin_step + prune_steps if decision_step is None else decision_step
 
-    def probe_step(self, begin_step: int, prune_steps: int) -> int:
-        """int, the optimizer step after which its probes are needed."""
-        return begin_step
+    def check(self, groups: Sequence[Any]) -> None:
+        """Raises an error, when `fit` begins, for groups that it cannot rank."""
 
-    def check(self, jobs: Sequence[Job], model: keras.Model, start: int) -> None:
-        """Raises an error, when `fit` begins, for what could only fail later.
+    def learner(
+        self, targets: Sequence[tuple[Any, int]], begin_step: int, prune_steps: int
+    ) -> Any:
+        """Returns what learns masks in the steps from `begin_step` on, or None.
 
-        Args:
-            jobs: list of `Job`. The FFNs that are still to be pruned.
-            model: keras.Model. The model that is trained.
-            start: int. The optimizer steps taken so far.
-
-        Raises:
-            ValueError: With a message that says how to fix it.
+        Only `LearnedMask` has one. `targets` are pairs of an `FFN` handle and the units
+        that it keeps.
         """
-
-    def make_probes(self, jobs: Sequence[Job]) -> Sequence[Probe]:
-        """Returns one unbuilt probe per job, or an empty list if it needs none."""
-        return []
-
-    def connect(self, probes: Sequence[Any]) -> None:
-        """Connects the probes of one model with each other, if the method needs it."""
-
-    def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
-        """Decides which neurons stay: those of the largest `importance`.
-
-        Args:
-            model: keras.Model. The model that is pruned, with its variables in sync.
-            jobs: list of `Job`. The probe of a job, if any, is `job.ffn.state.probe`.
-
-        Returns:
-            list of `Decision`, one per job.
-        """
-        importance = self.importance(model, [job.ffn for job in jobs], None)
-        if importance is None:
-            raise NotImplementedError("Override either `importance` or `decide`")
-        return keep_largest(jobs, importance)
+        return None
 
 
-def places_of(groups: Sequence[Any]) -> list[int]:
-    """Counts each group among those of its kind, so that other kinds move none."""
-    counts: dict[str, Iterator[int]] = collections.defaultdict(itertools.count)
-    return [next(counts[group.kind]) for group in groups]
-
-
-def keep_largest(jobs: Sequence[Job], importance: Sequence[Tensor]) -> list[Decision]:
-    """Keeps the most important of the neurons that are active, for each job."""
+def keep_largest(
+    targets: Sequence[tuple[Any, int]], importance: Sequence[Tensor] | None
+) -> list[Decision]:
+    """Keeps the most important of the units that are active, for each group."""
+    if importance is None:
+        raise NotImplementedError("A method that decides once needs `importance`")
     decisions = []
-    for job, values in zip(jobs, map(_whole, importance), strict=True):
+    for (ffn, target_dim), values in zip(targets, importance, strict=True):
+        values = _whole(values)
         bad = int((~np.isfinite(ops.convert_to_numpy(values))).sum())
         if bad:
             raise ArgumentError(
-                f"The importance of the {job.ffn.units} of {job.ffn.name} cannot rank "
-                f"them: some are NaN or infinite. Received: {bad} such entries. Check "
-                "the model's weights; a method of your own must return finite numbers."
+                f"The importance of the {ffn.units} of {ffn.name} cannot rank them: "
+                f"{bad} entries are NaN or infinite. Check the model's weights."
             )
-        mask = top_k_mask(values, job.target_dim, alive=job.ffn.mask.value)
+        mask = top_k_mask(values, target_dim, alive=ffn.mask.value)
         decisions.append(Decision(ops.convert_to_numpy(mask)))
     return decisions
 
 
 def _whole(values: Tensor) -> Tensor:
-    """Computed from weights that lie on several machines: whole on each of them."""
+    """Gathers values computed from weights that lie on several machines."""
     distribution = keras.distribution.distribution()
     if distribution is None:
         return values

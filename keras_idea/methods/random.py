@@ -6,8 +6,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea.methods.calibration import Calibration, Samples, refitting
-from keras_idea.methods.method import Decision, Job, Method, keep_largest, places_of
+from keras_idea.methods.calibration import Data, Samples
+from keras_idea.methods.method import Method
 from keras_idea.validation import check_int
 
 
@@ -43,31 +43,26 @@ class Random(Method):
     def __init__(
         self,
         seed: int = 0,
-        data: Samples | None = None,
+        data: Data | None = None,
         num_samples: int = 1024,
         batch_size: int = 32,
         refit: bool = False,
     ) -> None:
         self.seed = check_int("seed", seed, minimum=0)
-        num_samples = check_int("num_samples", num_samples, minimum=1)
-        batch_size = check_int("batch_size", batch_size, minimum=1)
         if refit:
-            self.refit_data = refitting(data, num_samples, batch_size)
+            self.refit_data = Samples(data, num_samples, batch_size)
 
     def decision_step(self, begin_step: int, prune_steps: int) -> int:
         """int, `begin_step`."""
         return begin_step
 
-    def decide(self, model: keras.Model, jobs: Sequence[Job]) -> list[Decision]:
-        """Keeps the units of the largest numbers; see `Method.decide`."""
-        return keep_largest(jobs, [self._numbers(job.ffn, job.index) for job in jobs])
-
     def importance(
-        self, model: keras.Model, groups: Sequence[Any], samples: Calibration | None
+        self, model: keras.Model, groups: Sequence[Any], samples: Samples | None
     ) -> list[np.ndarray]:
         """Returns uniform numbers of each group's units; see `Method.importance`."""
-        return list(map(self._numbers, groups, places_of(groups)))
-
-    def _numbers(self, group: Any, place: int) -> np.ndarray:
-        generator = np.random.default_rng([self.seed, place])
-        return generator.random(group.units_shape, "float32")
+        return [
+            np.random.default_rng([self.seed, group.place]).random(
+                group.units_shape, "float32"
+            )
+            for group in groups
+        ]

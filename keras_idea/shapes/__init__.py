@@ -1,7 +1,5 @@
-"""Models of another shape, made in one step from a trained one."""
+"""Smaller models, made in one step from trained ones."""
 
-from keras_idea.shapes.candidate import Candidate
-from keras_idea.shapes.search import search
 from keras_idea.shapes.shrink import shrink
 
-__all__ = ["Candidate", "search", "shrink"]
+__all__ = ["shrink"]

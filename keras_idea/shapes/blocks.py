@@ -1,4 +1,4 @@
-"""The blocks of a model: found, left out for a pass, taken out for good."""
+"""Finds the blocks of a model, ranks them, and removes some."""
 
 import contextlib
 import dataclasses
@@ -8,11 +8,12 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_idea.errors import ArgumentError
+from keras_idea.hub.compare import check_same_function
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.rebuild import rebuild_backbone
-from keras_idea.hub.same_function import check_same_function
 from keras_idea.keras_private.layers import (
     first_argument,
     own_settings,
@@ -21,35 +22,35 @@ from keras_idea.keras_private.layers import (
 )
 from keras_idea.keras_private.models import Functional, calls_in, instead
 from keras_idea.keras_private.variables import copy_training, without_values
+from keras_idea.methods.calibration import Samples, captured
+from keras_idea.methods.captures import Sums, layer_capture
 from keras_idea.surgery.copying import rebuilt
+from keras_idea.typing import Tensor
 
-# What KerasHub's backbones call the number of their blocks.
+# The argument of KerasHub's backbones for the number of blocks.
 _DEPTH = "num_layers"
 
 
 @dataclasses.dataclass(frozen=True)
 class Blocks:
-    """The blocks of a model, one behind the other.
-
-    `model` is the functional model, `Sequential` or KerasHub backbone that has them.
-    """
+    """The blocks of a functional model, `Sequential` or KerasHub backbone, in order."""
 
     model: keras.Model
     layers: list[keras.layers.Layer]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of blocks."""
         return len(self.layers)
 
     def patterns(self, count: int) -> tuple[list[Any], list[Any]]:
-        """What kind each block is of, and each of the model with so many blocks.
+        """Returns the kind of each block, and of each in a model of `count` blocks.
 
-        In some families the kind of a block follows from its place: every second one of
-        Gemma 2 looks at a window only. Kinds can be compared, and no more.
+        In some families the kind of a block follows from its place: in Gemma 2, every
+        second block attends to a window only. Kinds can only be compared.
         """
         if not is_backbone(self.model) or _by_block(self.model, len(self)):
             return [0] * len(self), [0] * count
-        # Both of new models: layers that a file was loaded into know of it.
+        # Both of new models: layers that were loaded from a file differ from others.
         return self._kinds(len(self)), self._kinds(count)
 
     def _kinds(self, count: int) -> list[Any]:
@@ -59,70 +60,82 @@ class Blocks:
         return [_kind(b) for b in find_blocks(copy).layers] if count else []
 
 
-def find_blocks(
-    model: keras.Model, advice: str = "Leave 'blocks' out of `targets`."
-) -> Blocks:
-    """Finds the blocks of a model that can be taken out, in its order.
+def find_blocks(model: keras.Model) -> Blocks:
+    """Finds the blocks of a model that can be removed, in its order.
 
-    Those of a KerasHub task or backbone, if there is one stack of them; of a functional
-    model or `Sequential` the layers of one class, each of which holds other layers and
-    returns what has the shape of its input. Refuses other models, with the advice.
+    In a KerasHub task or backbone these are its one stack of blocks. In a functional
+    model or `Sequential`, they are the layers of one class that hold other layers and
+    keep the shape of their input. Raises for other models.
     """
     backbone = model.backbone if is_task(model) else model
     if is_backbone(backbone):
-        count = getattr(backbone, _DEPTH, None)
         dense = (keras.layers.Dense, keras.layers.EinsumDense)
         blocks = [
             layer
             for layer in backbone.layers
             if sublayers(layer) and any(isinstance(part, dense) for part in walk(layer))
         ]
-        if count != len(blocks) or len({type(block) for block in blocks}) != 1:
-            raise ArgumentError(
-                f"The blocks of {type(backbone).__name__} cannot be taken out: its "
-                f"config has {_DEPTH}={count}, and {len(blocks)} of its layers hold "
-                f"Dense layers. {advice}"
-            )
-        return Blocks(backbone, blocks)
-    if not isinstance(model, (Functional, keras.Sequential)):
-        raise ArgumentError(
-            f"The blocks of '{model.name}' cannot be taken out: "
-            f"{type(model).__name__} is neither functional nor Sequential nor a "
-            "KerasHub task or backbone, so that nothing says how they follow one "
-            f"another. {advice}"
-        )
-    several = _skippable(model)
-    most = Counter(type(layer) for layer in several).most_common(1)
-    if not most or most[0][1] < 2:
-        raise ArgumentError(
-            f"Model '{model.name}' has no blocks to take out: no two of its layers are "
-            "of one class, hold other layers, and return what has the shape of their "
-            f"input. {advice}"
-        )
-    return Blocks(model, [layer for layer in several if type(layer) is most[0][0]])
+        one_stack = len({type(block) for block in blocks}) == 1
+        if one_stack and getattr(backbone, _DEPTH, None) == len(blocks):
+            return Blocks(backbone, blocks)
+    elif isinstance(model, (Functional, keras.Sequential)):
+        several = _skippable(model)
+        most = Counter(type(layer) for layer in several).most_common(1)
+        if most and most[0][1] > 1:
+            chosen = [layer for layer in several if type(layer) is most[0][0]]
+            return Blocks(model, chosen)
+    raise ArgumentError(
+        f"`targets['blocks']` does not support '{model.name}', a "
+        f"{type(backbone).__name__}: blocks are those of a KerasHub model with one "
+        "stack, or equal layers of a functional model that keep their input's shape. "
+        "Remove 'blocks' from `targets`."
+    )
 
 
 @contextlib.contextmanager
-def without(
-    blocks: Sequence[keras.layers.Layer],
-    alive: Callable[[keras.layers.Layer], Any] | None = None,
-) -> Iterator[None]:
-    """A scope in which blocks return what they are given.
-
-    `alive` gives a boolean tensor for a block: whether it does its work after all.
-    """
+def without(blocks: Sequence[keras.layers.Layer]) -> Iterator[None]:
+    """A scope in which blocks return their first input."""
     with contextlib.ExitStack() as changes:
         for block in blocks:
-            call = _passing(block.call, alive and alive(block))
-            changes.enter_context(instead(block, "call", call))
+            changes.enter_context(instead(block, "call", _passing(block.call)))
         yield
 
 
-def take_out(model: keras.Model, kept: Sequence[int]) -> keras.Model:
-    """A new model, of the same class, of the blocks of some (ascending) numbers only.
+def _passing(call: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: first_argument(call, args, kwargs)
 
-    Refuses one whose rest has other variables, or that computes something else than the
-    old one without the blocks.
+
+def block_influence(
+    model: keras.Model,
+    blocks: Sequence[keras.layers.Layer],
+    samples: Samples,
+) -> np.ndarray:
+    r"""Measures how far each block turns its input, from 0 to 2.
+
+    $$\mathrm{BI}_l = 1 - \mathbb{E}\,\frac{x_l^\top x_{l+1}}
+    {\lVert x_l \rVert \lVert x_{l+1} \rVert}$$
+
+    Source: ShortGPT (arXiv 2403.03853).
+    """
+    found = captured(model, [layer_capture(b, _cosines) for b in blocks], samples)
+    return np.array([1 - float(total) / max(n, 1.0) for total, n in found])
+
+
+def _cosines(inputs: Tensor, outputs: Tensor, mask: Tensor | None) -> Sums:
+    before, after = ops.cast(inputs, "float32"), ops.cast(outputs, "float32")
+    sizes = ops.norm(before, axis=-1) * ops.norm(after, axis=-1)
+    cosines = ops.sum(before * after, axis=-1) / ops.maximum(sizes, 1e-20)
+    counts = ops.ones_like(cosines)
+    if mask is not None:
+        counts = ops.cast(ops.reshape(mask, ops.shape(cosines)), "float32")
+    return ops.sum(cosines * counts), ops.sum(counts)
+
+
+def take_out(model: keras.Model, kept: Sequence[int]) -> keras.Model:
+    """Returns a new model of the same class with only some (ascending) blocks.
+
+    Raises if it has other variables than what is left of the model, or if it computes
+    something else than the model does without the blocks.
     """
     blocks = find_blocks(model)
     gone = [b for place, b in enumerate(blocks.layers) if place not in {*kept}]
@@ -135,8 +148,9 @@ def take_out(model: keras.Model, kept: Sequence[int]) -> keras.Model:
     for old, new in zip(stay, copy.variables, strict=True):
         if (old.shape, old.name) != (new.shape, new.name):
             raise ArgumentError(
-                f"'{model.name}' without blocks has other variables than what is left "
-                f"of it: {new.path} {new.shape} in place of {old.path} {old.shape}."
+                f"'{model.name}' without blocks has other variables: {new.path} "
+                f"{new.shape} in place of {old.path} {old.shape}. Remove 'blocks' from "
+                "`targets`."
             )
         copy_training(old, new)
         new.assign(old.value)
@@ -145,27 +159,17 @@ def take_out(model: keras.Model, kept: Sequence[int]) -> keras.Model:
     return copy
 
 
-def _passing(call: Callable[..., Any], alive: Any) -> Callable[..., Any]:
-    def passing(*args: Any, **kwargs: Any) -> Any:
-        inputs = first_argument(call, args, kwargs)
-        if alive is None:
-            return inputs
-        return keras.ops.where(alive, call(*args, **kwargs), inputs)
-
-    return passing
-
-
 def _config_of_blocks(
     backbone: keras.Model, depth: int, kept: Sequence[int]
 ) -> dict[str, Any]:
-    """What the config of a backbone says of some of its blocks."""
+    """Returns the part of a backbone's config that describes some of its blocks."""
     lists = _by_block(backbone, depth)
     some = {name: [values[i] for i in kept] for name, values in lists.items()}
     return {**some, _DEPTH: len(kept)}
 
 
 def _by_block(backbone: keras.Model, depth: int) -> dict[str, Any]:
-    """What a config lists block by block."""
+    """Returns the entries of a config that have a value for each block."""
     config = backbone.get_config()
     listed = {k: v for k, v in config.items() if isinstance(v, (list, tuple))}
     return {name: values for name, values in listed.items() if len(values) == depth}
@@ -177,7 +181,7 @@ def _kind(block: keras.layers.Layer) -> Any:
 
 
 def _skippable(model: keras.Model) -> list[keras.layers.Layer]:
-    """Layers that hold others, called once, that keep their input's shape."""
+    """Returns layers that hold others, are called once, and keep the input's shape."""
     calls = calls_in(model)
     times = Counter(id(layer) for layer, _, _ in calls)
     return [
@@ -193,10 +197,10 @@ def _skippable(model: keras.Model) -> list[keras.layers.Layer]:
 def most_important(
     importance: np.ndarray, kinds: Sequence[Any], places: Sequence[Any]
 ) -> list[int]:
-    """The blocks of the greatest importance together that fit a narrower model.
+    """Returns the blocks of the greatest total importance that fit the places.
 
-    Of all ascending choices whose kinds are those of the places, one after another, the
-    one of the greatest sum. Refuses an importance that is not finite.
+    A block fits a place of the same kind; the order of the blocks stays. Raises if an
+    importance is not finite.
 
     Example:
     >>> most_important(np.array([1.0, 3.0, 0.5, 2.0]), "abab", "ab")
@@ -219,8 +223,8 @@ def most_important(
     if not np.isfinite(best[blocks, wanted]):
         raise ArgumentError(
             f"No {wanted} of the {blocks} blocks can stay: their kinds follow one "
-            "another in a pattern that those of a model with so many have not. Give "
-            "another number."
+            "another in a pattern that a smaller model does not have. Give another "
+            "number."
         )
     kept, j = [], wanted
     for i in range(blocks, 0, -1):
@@ -228,9 +232,3 @@ def most_important(
             kept.append(i - 1)
             j -= 1
     return kept[::-1]
-
-
-def fits(kinds: Sequence[Any], places: Sequence[Any]) -> bool:
-    """Whether the places can be filled from the kinds, in their order."""
-    left = iter(kinds)
-    return all(any(kind == place for kind in left) for place in places)

@@ -1,6 +1,7 @@
-"""How important a method takes the units of a trained model to be, without training."""
+"""Ranks the units of a trained model with a pruning method."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -9,55 +10,37 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_groups
-from keras_idea.groups.kinds import KINDS
 from keras_idea.groups.state import Scoring
 from keras_idea.keras_private.models import compile_arguments
-from keras_idea.methods.calibration import Calibration, calling, tell
+from keras_idea.methods.calibration import Samples, calling
 from keras_idea.methods.method import Method
-from keras_idea.shapes.samples import (
-    batches_of,
-    check_compiled,
-    check_finite,
-    inputs_of,
-)
 from keras_idea.step.pruner import NeuronPruner
 from keras_idea.step.track import only_scored
 from keras_idea.surgery.compact import narrowed
-from keras_idea.surgery.probes import check_probes
 
 
 def unit_importance(
     model: keras.Model,
     groups: Sequence[FFN],
     method: Method,
-    data: Any,
-    num_samples: int,
-    batch_size: int,
+    samples: Samples | None,
 ) -> list[Any]:
-    """One number a unit, shaped as the mask of each group: the larger, the better.
+    """Returns the importance of each unit, in the shape of each group's mask.
 
-    Refuses experts whose hidden activations cannot be seen, and a method that ranks
-    nothing outside training.
+    Raises if the method ranks nothing outside training.
     """
-    if method.reads_hidden:
-        # Heads have a statistic of their own.
-        seen = [g for g in groups if KINDS[g.kind].probed or KINDS[g.kind].by_readers]
-        check_probes(seen, None, method.name)
-    samples = None
-    if data is not None:
-        samples = Calibration(inputs_of(data), num_samples, batch_size)
     importance = method.importance(model, groups, samples)
     if importance is None:
-        _check_scored(model, method, data)
-        batches = batches_of(data, num_samples, batch_size)
-        importance = _mean_scores(model, groups, method, batches)
+        _check_scored(model, method)
+        if samples is None:
+            raise ArgumentError(f"{_TARGETS} Received: data=None.")
+        importance = _mean_scores(model, groups, method, samples)
     shapes = [tuple(values.shape) for values in importance]
     wanted = [group.units_shape for group in groups]
     if shapes != wanted:
         raise ArgumentError(
             f"`importance` of method {method.name!r} must return one number for each "
-            f"unit of {', '.join(group.name for group in groups)}: shapes {wanted}. "
-            f"Received: shapes {shapes}."
+            f"unit: shapes {wanted}. Received: shapes {shapes}."
         )
     for group, values in zip(groups, importance, strict=True):
         if not np.isfinite(ops.convert_to_numpy(values)).all():
@@ -68,33 +51,37 @@ def unit_importance(
     return importance
 
 
-def _check_scored(model: keras.Model, method: Method, data: Any) -> None:
-    """Refuses a method that scores nothing in a step, and a model without steps."""
+def _check_scored(model: keras.Model, method: Method) -> None:
+    """Raises if a method scores nothing in a step, or if the model has no loss."""
     if method.decision_step(0, 1) is not None:
         raise ArgumentError(
-            f"Method {method.name!r} decides during training, and ranks nothing before "
-            "it. Use another method, or IdeaPruneCallback; a method of your own needs "
-            "`importance`."
+            f"Method {method.name!r} decides during training. Use another method, or "
+            "IdeaPruneCallback; a method of your own needs `importance`."
         )
-    check_compiled(model, f"Method {method.name!r}")
-    if data is None:
+    if not getattr(model, "compiled", False) or model.loss is None:
         raise ArgumentError(
-            f"Method {method.name!r} needs `data` with targets to measure what is "
-            "important: (x, y). Received: data=None."
+            f"Method {method.name!r} needs the loss of '{model.name}'. Call "
+            "`model.compile(optimizer, loss=...)` first."
         )
+
+
+_TARGETS = (
+    "The loss needs targets: give `data` as a tuple (x, y) or (x, y, sample_weight) of "
+    "arrays, or batches of such tuples."
+)
 
 
 def _mean_scores(
     model: keras.Model,
     groups: Sequence[FFN],
     method: Method,
-    batches: Iterable[tuple],
+    samples: Samples,
 ) -> list[Any]:
-    """The mean over batches of what a method scores in a step that moves no weight.
+    """Returns the mean over batches of a method's scores, with constant weights.
 
-    The steps are those of training, dropout included, of a copy of the model.
+    The steps are those of training, dropout included, on a copy of the model.
     """
-    copy, _ = narrowed(model, "shrink()")
+    copy = narrowed(model, "shrink()")
     arguments = compile_arguments(model)
     names = ("loss", "loss_weights", "run_eagerly", "jit_compile")
     keras.Model.compile(
@@ -106,43 +93,39 @@ def _mean_scores(
     kinds = list(dict.fromkeys(group.kind for group in groups))
     tracks = [only_scored(group) for group in find_groups(copy, kinds)]
     how = method.scoring
-    for track in tracks:  # the newest alone: their mean is taken here
+    for track in tracks:  # no moving average: the mean is computed here
         track.ffn.state.score_by(Scoring(0.0, how.row_reduce, how.matrix_reduce))
     pruner = NeuronPruner(tracks, method)
     pruner.attach(copy)
     totals = [np.zeros(tuple(track.scores.shape)) for track in tracks]
     count = 0
-    for x, y, weight in batches:
+    for x, _, y, weight in samples:
+        if y is None:
+            raise ArgumentError(f"{_TARGETS} Received: inputs only.")
         for track in tracks:
-            # What is not measured, an expert without tokens, has no influence.
+            # What is not measured, such as an expert without tokens, counts as 0.
             track.scores.assign(ops.zeros(track.scores.shape))
-        # The base class's method: a KerasHub task would preprocess the data again.
+        # Not the method of a KerasHub task, which would preprocess the data again.
         with calling(copy, x):
             logs = keras.Model.train_on_batch(copy, x, y, weight, return_dict=True)
-        if "loss" in logs:  # a train step of the user's may call it something else
-            check_finite(float(logs["loss"]), f"model '{model.name}'")
+        if not math.isfinite(logs.get("loss", 0.0)):  # a train step may rename it
+            raise ArgumentError(
+                f"The loss of '{model.name}' on `data` is not finite. Look for NaN in "
+                "the data and in the model's weights."
+            )
         for total, track in zip(totals, tracks, strict=True):
             total += ops.convert_to_numpy(track.ffn.scores)
         count += 1
-        tell([group.name for group in groups])
     pruner.detach(copy)
     if not count:
         raise ArgumentError("The calibration data hold no sample. Give at least one.")
-    return [
-        _among_all(group, track.ffn, total / count)
-        for group, track, total in zip(groups, tracks, totals, strict=True)
-    ]
-
-
-def _among_all(group: FFN, copied: FFN, scores: np.ndarray) -> np.ndarray:
-    """The importance of a group's units, by scores of its copy; of masked ones zero."""
-    scores = scores.astype("float32")
-    importance = ops.convert_to_numpy(copied.state.importance_of(scores))
-    if not importance.any():
-        raise ArgumentError(
-            f"Nothing was measured of {group.name}: the loss on the `data` does not "
-            "depend on its weights, or they are frozen. Use another method."
-        )
-    found = np.zeros(group.units_shape, "float32")
-    np.put_along_axis(found, group.kept_neurons(), importance, axis=-1)
+    found = []
+    for group, track, total in zip(groups, tracks, totals, strict=True):
+        mean = (total / count).astype("float32")
+        found.append(ops.convert_to_numpy(track.ffn.state.importance_of(mean)))
+        if not found[-1].any():
+            raise ArgumentError(
+                f"Nothing was measured of {group.name}: the loss on the `data` does "
+                "not depend on its weights, or they are frozen. Use another method."
+            )
     return found

@@ -1,4 +1,4 @@
-"""The tokens of a KerasHub language model, cut out with their rows.
+"""Removes tokens of a KerasHub language model, with their embeddings.
 
 Shapes: V rows of token embeddings, v of which stay.
 """
@@ -11,25 +11,25 @@ import numpy as np
 from keras import ops
 
 from keras_idea.errors import ArgumentError
+from keras_idea.hub.compare import check_same_outputs, probe_of
 from keras_idea.hub.families import is_causal, is_task
 from keras_idea.hub.kept import keep, kept_of
-from keras_idea.hub.same_function import check_same_outputs, probe_of
 from keras_idea.hub.vocabulary import Tokens, most_used, tokens_of
-from keras_idea.shapes.hidden_size import take_along
-from keras_idea.shapes.samples import inputs_of
+from keras_idea.methods.calibration import Samples
+from keras_idea.shapes.features import take_along
 from keras_idea.shapes.targets import VOCABULARY, size_of
 from keras_idea.surgery.copying import rebuilt
 
-# What configs of backbones call the number of rows.
+# Arguments of backbones for the number of rows.
 _SIZES = ("vocabulary_size", "vocab_size", "vocab_size_per_layer_input")
-_LEAVE = f"Leave {VOCABULARY!r} out of `targets`."
+_LEAVE = f"Remove {VOCABULARY!r} from `targets`."
 
 
 def check_vocabulary(model: keras.Model) -> Tokens:
-    """The tokens of a model; refuses one whose vocabulary cannot be made smaller."""
+    """Returns the tokens of a model whose vocabulary can be made smaller."""
     why = None
     if not is_task(model) or not is_causal(model):
-        why = "it is no causal language model (`CausalLM`) of KerasHub"
+        why = "it is not a `CausalLM` of KerasHub"
     elif getattr(model.preprocessor, "tokenizer", None) is None:
         why = "it has no preprocessor with a tokenizer"
     elif not isinstance(model.input, dict) or probe_of(model) is None:
@@ -44,11 +44,10 @@ def check_vocabulary(model: keras.Model) -> Tokens:
 def count_tokens(
     model: keras.Model, data: Any, num_samples: int
 ) -> tuple[np.ndarray, Any]:
-    """How often each of V tokens is in data; and data as the other axes take them.
+    """Returns the count of each of V tokens, and the data for the other axes.
 
-    Data are a text or an iterable of texts, or token ids as `shrink` takes them. Of
-    texts, the preprocessor makes the other data, of the first `num_samples`; None: of
-    none.
+    Data are a text or an iterable of texts, or token ids as `shrink` takes them. The
+    preprocessor makes the other data from the first `num_samples` texts, if any.
     """
     check_vocabulary(model)
     counts = np.zeros(rows_of(model.backbone), "int64")
@@ -80,7 +79,7 @@ def count_tokens(
 
 
 def texts_in(data: Any) -> Iterable[str] | None:
-    """The strings in a string, list, tuple, array or generator; None: other data."""
+    """Returns the strings in a string, an iterable or a generator, else None."""
     if isinstance(data, str):
         return [data]
     if isinstance(data, Mapping) or not isinstance(data, Iterable):
@@ -102,10 +101,9 @@ def _checked(text: Any) -> str:
 
 
 def _token_ids(data: Any) -> Iterator[np.ndarray]:
-    """The token ids of data, batch by batch, without padding."""
-    inputs = inputs_of(data)
-    batches = [inputs] if isinstance(inputs, Mapping) else map(inputs_of, data)
-    for batch in batches:
+    """Yields the token ids of each batch, without padding."""
+    every = 2**62
+    for batch, *_ in Samples(data, every, every):
         if not isinstance(batch, Mapping) or "token_ids" not in batch:
             raise ArgumentError(
                 "A target for 'vocabulary' needs texts, or token ids: a dict with "
@@ -119,17 +117,17 @@ def _token_ids(data: Any) -> Iterator[np.ndarray]:
 
 def _counted(ids: np.ndarray, rows: int) -> np.ndarray:
     ids = ids.astype("int64")
-    # Of tokens without a row KerasHub's classes know some.
+    # Some of KerasHub's tokenizers have tokens without a row.
     return np.bincount(ids[(ids >= 0) & (ids < rows)], minlength=rows)
 
 
 def rows_of(backbone: Any) -> int:
-    """The tokens that a KerasHub backbone has embeddings of."""
+    """Returns the number of tokens that a KerasHub backbone has embeddings of."""
     return int(backbone.token_embedding.input_dim)
 
 
 def kept_tokens(model: keras.Model, target: int | float, counts: np.ndarray) -> Any:
-    """The old ids of the tokens that stay, ascending, as an int array."""
+    """Returns the old ids of the tokens that stay, ascending."""
     tokens, rows = check_vocabulary(model), rows_of(model.backbone)
     size = check_size(tokens, target, rows, model.name)
     ids = _with_rows(tokens, rows)
@@ -141,7 +139,7 @@ def kept_tokens(model: keras.Model, target: int | float, counts: np.ndarray) -> 
 
 
 def check_size(tokens: Tokens, target: int | float, rows: int, owner: str) -> int:
-    """How many tokens stay of a model's rows; refuses what its tokenizer cannot."""
+    """Returns how many tokens stay; raises if the tokenizer needs more."""
     size = size_of(VOCABULARY, target, rows, owner)
     ids = _with_rows(tokens, rows)
     least = len(tokens.demanded & ids.keys())
@@ -159,10 +157,10 @@ def _with_rows(tokens: Tokens, rows: int) -> dict[str, int]:
 
 
 def take_tokens(model: Any, kept: np.ndarray) -> keras.Model:
-    """A new task with some tokens, of ascending ids, which get the ids 0, 1, 2, ...
+    """Returns a new task with some tokens (ascending ids), whose ids become 0, 1, ...
 
-    Tokens that the tokenizer knows and that have no row get the ids after these.
-    Refuses a model that computes other logits of the kept tokens then.
+    Tokens of the tokenizer that have no row get the ids after these. Raises if the new
+    logits of the kept tokens differ.
     """
     tokens, rows = check_vocabulary(model), rows_of(model.backbone)
     config = model.backbone.get_config()

@@ -12,12 +12,11 @@ that optimizer (`fit`, the user's own train step or loop, loss scaling, accumula
 mesh) is scored by the gradient that the step is made with.
 """
 
-import contextlib
 import functools
 import math
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 
 import keras
 import numpy as np
@@ -37,6 +36,7 @@ from keras_idea.keras_private.optimizer_variables import (
     untrack_variable,
     variable_key,
 )
+from keras_idea.methods.learned_mask import MaskLearner
 from keras_idea.methods.method import Method
 from keras_idea.signals import held_back
 from keras_idea.step.replicas import once_for_all_replicas, scope_of
@@ -55,10 +55,16 @@ from keras_idea.typing import Tensor
 class NeuronPruner:
     """Scores and masks the neurons of built FFNs in each step of an optimizer."""
 
-    def __init__(self, tracks: Iterable[Track], method: Method | None = None) -> None:
-        """`method`: what scores the neurons; None: `Method` itself."""
+    def __init__(
+        self,
+        tracks: Iterable[Track],
+        method: Method | None = None,
+        learner: MaskLearner | None = None,
+    ) -> None:
+        """`method` scores the units (None: `Method`); `learner` learns their masks."""
         self.tracks = list(tracks)
         self._method = method or Method()
+        self.learner = learner
         self._optimizer: keras.Optimizer = None
         self._functions: TrainFunction | None = None
         #: int, the optimizer step at which it was set to work.
@@ -75,7 +81,8 @@ class NeuronPruner:
     def variables(self) -> list[keras.Variable]:
         """List of the variables that the optimizer holds for it."""
         pairs = [(track.scores, track.mask) for track in self.tracks]
-        return [variable for pair in pairs for variable in pair] + [self._steps]
+        found = [variable for pair in pairs for variable in pair] + [self._steps]
+        return found if self.learner is None else found + self.learner.variables
 
     @property
     def steps(self) -> int:
@@ -89,7 +96,7 @@ class NeuronPruner:
 
         False: it was made for another run.
         """
-        if innermost(model.optimizer) is not self._optimizer:
+        if innermost(model.optimizer) is not self._optimizer or self.learner:
             return False
         if method is not self._method and {_score(method), _score(self._method)} != {
             Method.score
@@ -106,11 +113,10 @@ class NeuronPruner:
         return True
 
     @held_back()
-    def attach(self, model: keras.Model, tracing: bool = False) -> None:
+    def attach(self, model: keras.Model) -> None:
         """Sets it to work, from the scores and masks that the FFNs have.
 
-        The model is compiled, its optimizer built; on jax it is in sync. `tracing`: its
-        train function is being traced, and so will have the pruner in it.
+        The model is compiled, its optimizer built; on jax it is in sync.
         """
         optimizer = innermost(model.optimizer)
         if optimizer is not self._optimizer:
@@ -128,13 +134,13 @@ class NeuronPruner:
             state = track.ffn.state
             track.scores.assign(ops.copy(state.scores.value))
             track.mask.assign(self._first_mask(track))
-            own = track.scores, track.mask, track.zeroes, weakref.ref(self)
-            state.active_track = Live(*own)
+            state.active_track = Live(track.scores, track.mask, weakref.ref(self))
             state.publish()
+        if self.learner is not None:
+            self.learner.begin(optimizer, self.start)
         self._guarded = [
             (track, cut)
             for track in self.tracks
-            if track.zeroes
             for cut in track.ffn.cuts_with_gradients()
         ]
         self._step = optimizer.apply
@@ -143,8 +149,7 @@ class NeuronPruner:
         for part in parts(model.optimizer):
             part.save_own_variables = functools.partial(_save_own, part)
             self._wrapped.append((part, "save_own_variables"))
-        if not tracing:
-            self._functions = swap_train_function(model, self._functions, known=True)
+        self._functions = swap_train_function(model, self._functions)
 
     @held_back()
     def detach(self, model: keras.Model) -> None:
@@ -152,6 +157,8 @@ class NeuronPruner:
 
         The variables of the model are in sync.
         """
+        if self.learner is not None:
+            self.learner.end()
         for track in self.tracks:
             _release(track.ffn)
             if track.scheduled:
@@ -162,23 +169,6 @@ class NeuronPruner:
             delattr(part, name)
         self._functions = swap_train_function(model, self._functions)
 
-    @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
-        """A scope in which the optimizer is as it will be without it, for tracing.
-
-        Its variables must be the optimizer's last, as `attach` puts them: they are
-        put back there, and the step that runs was traced for that order.
-        """
-        del self._optimizer.apply
-        for variable in self.variables:
-            untrack_variable(self._optimizer, variable)
-        try:
-            yield
-        finally:
-            for variable in self.variables:
-                track_variable(self._optimizer, variable)
-            self._optimizer.apply = self._apply
-
     def _make_variables(self) -> None:
         # As moments are made: each in its reference's layout over the devices.
         add = self._optimizer.add_variable_from_reference
@@ -186,6 +176,8 @@ class NeuronPruner:
             track.scores = add(track.ffn.state.scores, name="live")
             track.mask = add(track.ffn.state.mask, name="live")
         self._steps = add(apply_count(self._optimizer), name="pruner")
+        if self.learner is not None:
+            self.learner.make_variables(self._optimizer)
 
     def _first_mask(self, track: Track) -> Tensor:
         """The mask that goes with the step at which it begins."""
@@ -214,12 +206,27 @@ class NeuronPruner:
         grads = list(grads)
         ffns = [track.ffn for track in self.tracks]
         gradients = StepGradients(self._optimizer, grads, known, ffns)
-        # Before the step: afterwards the weights are new ones.
-        fresh = [_scored(self._method, track, gradients) for track in self.tracks]
-        renewal = fresh, gradients.is_step_end, gradients.completed_steps
         with wait_for_gradients(gradients.first_ready_gradient):
+            by_masks: list[Tensor] = []
+            if self.learner is not None:
+                by_masks = self.learner.gradients_by_mask(gradients)
+                places, step = self._places(known), self._optimizer.iterations
+                grads = self.learner.gradients_by_weights(grads, places, step)
+                gradients = StepGradients(self._optimizer, grads, known, ffns)
+                once_for_all_replicas(self.learner.put_weights, ())
+            # Before the step: afterwards the weights are new ones.
+            fresh = [_scored(self._method, track, gradients) for track in self.tracks]
+            ends = gradients.is_step_end, gradients.completed_steps
             self._step(self._of_active(grads, known), trainable_variables)
-            once_for_all_replicas(self._renew, renewal)
+            once_for_all_replicas(self._renew, (fresh, by_masks, *ends))
+
+    def _places(
+        self, variables: list[keras.Variable]
+    ) -> Callable[[keras.Variable], int | None]:
+        """A function that finds a variable's place among those of a step."""
+        key = functools.partial(variable_key, self._optimizer)
+        places = {key(variable): i for i, variable in enumerate(variables)}
+        return lambda variable: places.get(key(variable))
 
     def _of_active(
         self, grads: list[Tensor], variables: list[keras.Variable]
@@ -231,23 +238,28 @@ class NeuronPruner:
         """
         if not self._guarded:
             return grads
-        grads = list(grads)
-        key = functools.partial(variable_key, self._optimizer)
-        places = {key(variable): i for i, variable in enumerate(variables)}
+        grads, place_of = list(grads), self._places(variables)
         for track, cut in self._guarded:
-            place = places.get(key(cut.variable))
+            place = place_of(cut.variable)
             if place is not None and grads[place] is not None:
                 grads[place] = of_active(cut, grads[place], track.mask.value)
         return grads
 
     def _renew(
-        self, fresh: list[Tensor], is_step_end: Tensor, completed_steps: Tensor
+        self,
+        fresh: list[Tensor],
+        by_masks: list[Tensor],
+        is_step_end: Tensor,
+        completed_steps: Tensor,
     ) -> None:
         self._steps.assign_add(completed_steps)
         catch_up_until = math.inf if self._late else self.start + 1
         self._late = not update_scores_and_masks(
             self.tracks, fresh, self._optimizer.iterations, catch_up_until, is_step_end
         )
+        if self.learner is not None:
+            steps = self._optimizer.iterations - completed_steps
+            self.learner.learn(by_masks, steps, is_step_end, completed_steps)
 
 
 def _score(method: Method) -> Callable[..., Tensor]:
@@ -276,7 +288,7 @@ def _release(ffn: FFN) -> None:
     """Leaves the newest scores and mask with an FFN."""
     state = ffn.state
     state.publish()
-    if state.active_track is not None and state.active_track.zeroes:
+    if state.active_track is not None:
         # Keras's averaged weights, assigned at the end, have restored them.
         zero_rows(ffn.cuts(), state.mask.value)
     state.active_track = None

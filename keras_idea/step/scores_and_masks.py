@@ -43,8 +43,7 @@ def update_scores_and_masks(
         if width is not None:
             all_renewed &= _renew_masks(together, width, is_step_end)
     for track in tracks:
-        if track.zeroes:
-            zero_rows(track.ffn.cuts(), track.mask.value)
+        zero_rows(track.ffn.cuts(), track.mask.value)
     return all_renewed
 
 

@@ -1,12 +1,13 @@
 """The gradients that one step of an optimizer is made with, and what they tell."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import keras
 from keras import ops
 
 from keras_idea.finding.find import FFN
 from keras_idea.functional.importance import sensitivity
+from keras_idea.groups.cut import Cut
 from keras_idea.groups.kinds import KINDS
 from keras_idea.keras_private.optimizer_variables import (
     accumulated_gradient,
@@ -56,19 +57,39 @@ class StepGradients:
 
     def of(self, variable: keras.Variable) -> Tensor:
         """The gradient of a variable; zeros where the loss does not depend on it."""
+        gradient = self._of_call(variable)
+        if gradient is None:
+            return ops.zeros_like(variable.value)
+        if self._count:
+            so_far = accumulated_gradient(self._optimizer, variable).value
+            gradient = (gradient + so_far) / self._count
+        return gradient
+
+    def _of_call(self, variable: keras.Variable) -> Tensor | None:
+        """The gradient that this call of `apply` was given, unscaled; None: none."""
         optimizer = self._optimizer
         key = variable_key(optimizer, variable)
         gradient = self._by_key.get(key)
         if gradient is None and self._given.get(key) is not None:  # no kernel
             [gradient] = sums_over_replicas([self._given[key]])
-        if gradient is None:
-            return ops.zeros_like(variable.value)
-        if optimizer.loss_scale_factor is not None:
+        if gradient is not None and optimizer.loss_scale_factor is not None:
             gradient = gradient / optimizer.loss_scale_factor
-        if self._count:
-            so_far = accumulated_gradient(optimizer, variable).value
-            gradient = (gradient + so_far) / self._count
         return gradient
+
+    def by_units(self, cuts: Sequence[Cut], weights: Mapping[int, Tensor]) -> Tensor:
+        """The sum of gradient * weight over each unit's entries: `(F,)` or `(E, F)`.
+
+        This is the gradient of the loss by a factor of each unit. Of an accumulated
+        step it is the part that this call adds. `weights` holds the weights by the
+        `id` of their variable.
+        """
+        total: Tensor = 0.0
+        for cut in cuts:
+            gradient = self._of_call(cut.variable)
+            if gradient is not None:
+                part = _summed(cut, weights[id(cut.variable)], gradient)
+                total = total + part / (self._count or 1)
+        return total
 
     def _of_readers(self, ffn: FFN) -> Tensor:
         """How much the loss changes, to first order, without each unit: `(F,)`.
@@ -77,13 +98,9 @@ class StepGradients:
         of each product: what moves a channel in one place of a kernel may move it back
         in another.
         """
-        total: Tensor = 0.0
-        for cut in ffn.scored_cuts():
-            weight = ops.cast(cut.variable.value, "float32")
-            product = weight * ops.cast(self.of(cut.variable), "float32")
-            [mean] = cut.split(ops.sum(product, axis=cut.weights_axes))
-            total = total + mean * cut.size  # which is the mean over a unit's entries
-        return ops.abs(total)
+        cuts = ffn.scored_cuts()
+        parts = [_summed(c, c.variable.value, self.of(c.variable)) for c in cuts]
+        return ops.abs(sum(parts, start=0.0))
 
     def sensitivities(self, ffn: FFN) -> Tensor:
         """The newest sensitivities of an FFN, shaped as its scores.
@@ -112,3 +129,10 @@ class StepGradients:
             return sensitivities
         asked = ops.any(sensitivities != 0, axis=(0, -1), keepdims=True)
         return ops.where(asked, sensitivities, float("nan"))
+
+
+def _summed(cut: Cut, weights: Tensor, gradient: Tensor) -> Tensor:
+    """The sum of gradient * weight over each unit's entries in one kernel."""
+    product = ops.cast(weights, "float32") * ops.cast(gradient, "float32")
+    [mean] = cut.split(ops.sum(product, axis=cut.weights_axes))
+    return mean * cut.size  # which is the mean over a unit's entries

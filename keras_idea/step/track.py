@@ -6,7 +6,6 @@ import keras
 
 from keras_idea.finding.find import FFN
 from keras_idea.functional.width import CubicWidth, WidthSchedule
-from keras_idea.methods.probe import Probe
 
 
 @dataclasses.dataclass(eq=False)
@@ -18,7 +17,6 @@ class Track:
         target_dim: int, the neurons that it is to keep.
         schedule: `WidthSchedule`, its width over the steps.
         began: int, the active neurons when the run began.
-        probe: what the method has put, or will put, in its way; or None.
         scores: variable of the optimizer, shaped as the state's scores: the newest, as
             long as a pruner is at work.
         mask: variable of the optimizer, shaped as the state's mask; likewise.
@@ -30,15 +28,9 @@ class Track:
     target_dim: int
     schedule: WidthSchedule
     began: int
-    probe: Probe | None = None
     scores: keras.Variable = None
     mask: keras.Variable = None
     scheduled: bool = True
-
-    @property
-    def zeroes(self) -> bool:
-        """bool, whether each step sets its pruned neurons to zero."""
-        return self.scheduled or not self.ffn.masks_itself
 
     @property
     def has_work(self) -> bool:

@@ -1,7 +1,7 @@
 """What state a model is in: one place knows, and whatever depends on it asks here.
 
 Nobody prunes the FFNs of a model (masked or not, narrowed or not), or a pruner is at
-work in them, or a method is measuring or learning.
+work in them.
 Some of its layers may be frozen, quantized or have LoRA, and its optimizer may train
 other variables than its own.
 """
@@ -152,13 +152,14 @@ def check_not_pruning(model: keras.layers.Layer, what: str) -> list[FFN]:
     check_plain(model)
     ffns = find_groups(model)
     for ffn in ffns:
-        if ffn.held_state is None or ffn.held_state.probe is None:
-            continue
-        raise ArgumentError(
-            f"{ffn.name} still has the probe of a pruning method, which "
-            "changes what it computes. Continue with `fit` and IdeaPruneCallback, or "
-            f"end it with `callback.on_train_end()`, before {what}."
-        )
+        live = None if ffn.held_state is None else ffn.held_state.active_track
+        pruner = None if live is None else live.pruner()
+        if pruner is not None and pruner.learner is not None:
+            raise ArgumentError(
+                f"The mask of {ffn.name} is being learned, and its kernel holds a draw "
+                "of it. Let `fit` end, or end it with `callback.on_train_end()`, "
+                f"before {what}."
+            )
     if is_pruned(model, ffns) and what != "compact()":  # which copies what is alive now
         raise ArgumentError(
             f"Model '{model.name}' is being pruned: the optimizer still holds scores "

@@ -11,13 +11,13 @@ import numpy as np
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.groups.kinds import NEURONS
-from keras_idea.hub.families import is_backbone, is_task
-from keras_idea.hub.same_function import (
+from keras_idea.hub.compare import (
     check_same_function,
     check_same_outputs,
     outputs_of,
     probe_of,
 )
+from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.keras_private.callbacks import warn_user
 from keras_idea.keras_private.layers import is_built, own_weights, student_of, walk
 from keras_idea.keras_private.models import compile_arguments
@@ -67,8 +67,8 @@ def compact(model: keras.layers.Layer, in_place: bool = False) -> keras.layers.L
         equals `compact(model)`.
 
     Raises:
-        ValueError: If `model` is not a Keras layer, is not built, is a `Distiller`, or
-            is being measured by a method. If a KerasHub model in it has LoRA, is
+        ValueError: If `model` is not a Keras layer, is not built, or is a `Distiller`.
+            If its masks are being learned. If a KerasHub model in it has LoRA, is
             quantized, or would need widths that its config cannot hold. If a layer's
             config does not make it again, or if the copy computes something else. If
             the optimizer's state cannot be carried over.

@@ -34,8 +34,7 @@ from keras_idea.keras_private.layers import (
 from keras_idea.keras_private.models import Functional, made_of_tensors
 from keras_idea.keras_private.symbolic import Call, Given, call_like, record
 from keras_idea.keras_private.variables import without_values
-from keras_idea.layers.plain_ffns import PlainFFN
-from keras_idea.layers.prunable import Prunable
+from keras_idea.layers.ffn import FFNLayer
 
 
 def calls_of(model: keras.layers.Layer) -> list[Call] | None:
@@ -108,8 +107,7 @@ def _numbers(call: Call) -> list[np.ndarray]:
     ]
 
 
-_FFNS = (Prunable, PlainFFN)
-_PRUNED = (*_FFNS, *ATTENTION_LAYERS)
+_PRUNED = (FFNLayer, *ATTENTION_LAYERS)
 
 
 #: A layer, the name of a number in its config, and the number that was there.
@@ -162,7 +160,11 @@ def set_widths(
             # Narrowing has already updated the configs of Keras's own layers.
             follows_config = type(block).__module__.startswith("keras.")
             follows_config |= is_backbone(block) and bool(known_ffns(block))
-            if not follows_config and not isinstance(block, _FFNS) and _shapes(block):
+            if (
+                not follows_config
+                and not isinstance(block, FFNLayer)
+                and _shapes(block)
+            ):
                 _follow(block, widths, changed, calls)
         if not _follow(layer, widths, changed, calls):
             stuck.append(layer)
@@ -225,7 +227,7 @@ def _makes(layer: keras.layers.Layer, given: Given | None) -> bool | None:
 def _of_own_classes(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
     """The outermost layers, made of a config of their own, that hold what is pruned."""
     layer = student_of(layer)
-    if isinstance(layer, _FFNS) or is_dense(layer) or slides(layer):
+    if isinstance(layer, FFNLayer) or is_dense(layer) or slides(layer):
         return
     if is_backbone(layer):
         if not known_ffns(layer):  # else its config is already updated

@@ -6,7 +6,7 @@ Shapes: R rows of such a matrix, D its outputs; F units of a group.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -15,16 +15,16 @@ from keras import ops
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
-from keras_idea.functional.patches import patches, transposed_patches
 from keras_idea.groups.channel_operations import channel_axis
 from keras_idea.groups.kinds import KINDS, NEURONS
-from keras_idea.keras_private.channels import SEPARABLE, TRANSPOSED
-from keras_idea.methods.captures import KernelCapture, Look, capture_of
+from keras_idea.keras_private.float32_products import float32_products
+from keras_idea.methods.captures import Look, capture_of, kernel_capture
 from keras_idea.typing import Tensor
 
 #: The most numbers that a batch gives to fit a convolution on. Of more places, some are
 #: drawn.
 _BATCH_NUMBERS = 2**24
+_CONVOLUTIONS = (keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)
 #: The most rows whose products are added up: each matrix of them takes half a GB.
 MOST_ROWS = 8192
 
@@ -41,8 +41,6 @@ class Reader:
         look: what looks at the other factor, `(..., R)`.
         outputs: int, D.
         rows: list of (group, the rows of each of its units: int array `(F, rows)`).
-        swaps: bool, whether the kernel's last two axes are swapped in the matrix.
-            Default False.
     """
 
     name: str
@@ -51,22 +49,15 @@ class Reader:
     look: Look
     outputs: int
     rows: list[tuple[FFN, np.ndarray]]
-    swaps: bool = False
 
     def matrix(self) -> np.ndarray:
         """Float64 array `(R, D)`, a copy."""
         values = ops.convert_to_numpy(ops.cast(self.kernel.value, "float32"))
-        values = np.swapaxes(values, -1, -2) if self.swaps else values
         return values.reshape(self.total, -1).astype("float64")
 
     def assign(self, matrix_RD: np.ndarray) -> None:
         """Sets the kernel."""
-        shape = tuple(self.kernel.shape)
-        if self.swaps:
-            swapped = (*shape[:-2], shape[-1], shape[-2])
-            self.kernel.assign(np.swapaxes(matrix_RD.reshape(swapped), -1, -2))
-        else:
-            self.kernel.assign(matrix_RD.reshape(shape))
+        self.kernel.assign(matrix_RD.reshape(self.kernel.shape))
 
     @property
     def shares(self) -> bool:
@@ -113,7 +104,7 @@ def readers_of(groups: Sequence[FFN]) -> list[Reader]:
 
 def _reader(group: FFN) -> Reader:
     """What reads neurons or heads."""
-    if KINDS[group.kind].probed and not group.shows_hidden:
+    if group.kind == NEURONS and group.weights.shown_by is None:
         raise ArgumentError(
             f"refit=True needs the hidden activations of {group.name}, which no "
             "single layer is called on (experts, or several layers that read "
@@ -145,67 +136,69 @@ def _first_axes(group: FFN) -> keras.Variable:
 
 
 def _sliding(group: FFN, layer: Any, kernel: keras.Variable) -> Reader:
-    """A layer that reads channels, as it comes to those of one group."""
-    kind = type(layer)
-    if kind in SEPARABLE:
-        read: Callable[[Any, int, Tensor], Tensor] = _by_depth
-    elif kind in TRANSPOSED:
-        read = _transposed
-    elif kind is keras.layers.Dense:
-        read = _dense
-    elif layer.groups == 1:
-        read = _convolution
-    else:
+    """Returns a layer that reads channels, as a group comes to it."""
+    dense = type(layer) is keras.layers.Dense
+    if not dense and (type(layer) not in _CONVOLUTIONS or layer.groups > 1):
         raise ArgumentError(
-            f"refit=True fits a kernel that reads all channels, and '{layer.path}', "
-            f"which reads {group.name}, reads them in groups. Leave `refit` out, or "
-            "exclude that group."
+            f"refit=True does not support '{layer.path}', a {type(layer).__name__} "
+            f"that reads {group.name}: only Dense layers and convolutions without "
+            "groups. Leave `refit` out, or exclude that group."
         )
-    swaps = kind in TRANSPOSED
-    outputs = kernel.shape[-2 if swaps else -1]
+    outputs = kernel.shape[-1]
     rows = math.prod(kernel.shape) // outputs
     if rows > MOST_ROWS:
         raise ArgumentError(
-            "refit=True compares all pairs of numbers that a layer reads, and "
-            f"'{layer.path}' reads {rows:,}, of {group.name} and others (at most "
-            f"{MOST_ROWS:,}). Leave `refit` out, or exclude that group."
+            f"'{layer.path}' reads {rows:,} numbers per output; refit=True supports "
+            f"at most {MOST_ROWS:,}. Leave `refit` out, or exclude {group.name}."
         )
-    look = functools.partial(KernelCapture, layer, functools.partial(read, layer, rows))
-    return Reader(layer.path, kernel, layer.bias, look, outputs, [], swaps)
+    read = functools.partial(_flat if dense else _patches, layer, rows)
+    look = functools.partial(kernel_capture, layer, read)
+    return Reader(layer.path, kernel, layer.bias, look, outputs, [])
 
 
-def _most(rows: int, inputs: Tensor) -> int:
-    return max(1, _BATCH_NUMBERS // (rows * inputs.shape[0]))
-
-
-def _last(layer: Any, inputs: Tensor) -> Tensor:
-    return ops.moveaxis(inputs, channel_axis(layer, inputs), -1)
-
-
-def _dense(layer: Any, rows: int, inputs: Tensor) -> Tensor:
+def _flat(layer: Any, rows: int, inputs: Tensor) -> Tensor:
     flat = ops.reshape(inputs, (inputs.shape[0], -1, rows))
-    return patches(flat, [1], [1], [1], "valid", _most(rows, inputs))
+    return _drawn(flat, _BATCH_NUMBERS // (rows * inputs.shape[0]))
 
 
-def _convolution(layer: Any, rows: int, inputs: Tensor) -> Tensor:
-    slides = layer.kernel_size, layer.strides, layer.dilation_rate, layer.padding
-    return patches(_last(layer, inputs), *slides, _most(rows, inputs))
+def _patches(layer: Any, rows: int, inputs: Tensor) -> Tensor:
+    """Returns what the kernel `(rows, D)` of a convolution is multiplied with.
 
-
-def _transposed(layer: Any, rows: int, inputs: Tensor) -> Tensor:
-    slides = layer.kernel_size, layer.strides, layer.dilation_rate, layer.padding
-    more = layer.output_padding or [None] * len(layer.kernel_size)
-    return transposed_patches(_last(layer, inputs), *slides, more, _most(rows, inputs))
-
-
-def _by_depth(layer: Any, rows: int, inputs: Tensor) -> Tensor:
-    """What the second kernel of a separable convolution is multiplied with."""
-    made = ops.depthwise_conv(
-        inputs,
-        ops.cast(layer.depthwise_kernel, inputs.dtype),
-        layer.strides,
-        layer.padding,
-        layer.data_format,
-        layer.dilation_rate,
+    `(samples, places, rows)`. As in `keras.ops.image.extract_patches`, the patches are
+    a convolution with an identity matrix; here of any rank, and with causal padding.
+    """
+    outputs = layer.compute_output_shape((1, *inputs.shape[1:]))
+    places = math.prod(outputs) // layer.filters
+    inputs = ops.moveaxis(inputs, channel_axis(layer, inputs), -1)
+    padding = layer.padding
+    if padding == "causal":
+        before = layer.dilation_rate[0] * (layer.kernel_size[0] - 1)
+        inputs, padding = ops.pad(inputs, [(0, 0), (before, 0), (0, 0)]), "valid"
+    identity = ops.reshape(
+        ops.eye(rows, dtype=inputs.dtype), (*layer.kernel_size, -1, rows)
     )
-    return _dense(layer, rows, _last(layer, made))
+    most = _BATCH_NUMBERS // (rows * inputs.shape[0])
+    at_once = max(1, _BATCH_NUMBERS // (rows * places))
+    found = []
+    for start in range(0, inputs.shape[0], at_once):
+        part = inputs[start : start + at_once]
+        with float32_products():
+            patches = ops.conv(
+                part,
+                identity,
+                layer.strides,
+                padding,
+                "channels_last",
+                layer.dilation_rate,
+            )
+        found.append(_drawn(ops.reshape(patches, (-1, places, rows)), most))
+    return ops.concatenate(found)
+
+
+def _drawn(patches: Tensor, most: int) -> Tensor:
+    """Returns at most so many places of `(samples, places, rows)`, always the same."""
+    places, most = patches.shape[1], max(1, most)
+    if places <= most:
+        return patches
+    drawn = np.random.default_rng(0).permutation(places)[:most]
+    return ops.take(patches, np.sort(drawn), axis=1)

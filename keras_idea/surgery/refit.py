@@ -19,11 +19,11 @@ from keras_idea.finding.find import FFN
 from keras_idea.functional.least_squares import output_error, refit_rows
 from keras_idea.keras_private.float32_products import float32_products
 from keras_idea.keras_private.optimizer_variables import innermost
-from keras_idea.methods.calibration import Calibration, Passes, captured
+from keras_idea.methods.calibration import Passes, Samples, captured
 from keras_idea.methods.captures import Sums
 from keras_idea.methods.method import Decision
 from keras_idea.signals import held_back
-from keras_idea.surgery.probes import carry_out_decision
+from keras_idea.step.row_ops import zero_rows
 from keras_idea.surgery.readers import Reader, readers_of
 from keras_idea.typing import Tensor
 
@@ -44,7 +44,7 @@ class Products:
         self.shift: Any = None
 
     def __call__(self, hidden: Tensor, mask: Tensor | None) -> Sums:
-        """What a batch adds: a `HiddenStatistic`."""
+        """What a batch adds: a `Statistic`."""
         batch, rows = hidden.shape[0], hidden.shape[-1]
         hidden = ops.reshape(ops.cast(hidden, "float32"), (batch, -1, rows))
         counts_BT1 = _counts(hidden, mask)
@@ -75,7 +75,7 @@ class Tokens:
         self.samples = 0
 
     def __call__(self, hidden: Tensor, mask: Tensor | None) -> Sums:
-        """What a batch adds: a `HiddenStatistic`."""
+        """What a batch adds: a `Statistic`."""
         batch = hidden.shape[0]
         counts_BT1 = _counts(ops.reshape(hidden, (batch, -1, hidden.shape[-1])), mask)
         parts = _parts(self.samples, batch)
@@ -119,7 +119,7 @@ _RIDGES = tuple(10.0**power for power in range(-6, 2))
 def carry_out_and_refit(
     model: keras.Model,
     decisions: Sequence[tuple[FFN, Decision]],
-    samples: Calibration,
+    samples: Samples,
 ) -> None:
     r"""Masks units of groups in place and fits what reads them to compensate.
 
@@ -130,7 +130,7 @@ def carry_out_and_refit(
     + \lambda s \lVert W' - W_K \rVert^2$$
 
     `H` is what the reader's kernel `W` is multiplied with (of a convolution, what it
-    covers at each place; see `patches`), `K` are the rows that stay; see `refit_rows`.
+    covers at each place), `K` are the rows that stay; see `refit_rows`.
     A bias of the reader is fitted too, without a penalty. `lambda` is chosen by the
     error on every fourth sample, which is held out. Nothing is compiled. Of a
     functional model each layer is called once on the data, and once more for each
@@ -142,7 +142,7 @@ def carry_out_and_refit(
     Args:
         model: keras.Model. Built.
         decisions: list of pairs of an `FFN` and the `Decision` which of its units stay.
-        samples: `Calibration`.
+        samples: `Samples`.
     """
     masks = {id(group): np.asarray(decision.mask) > 0 for group, decision in decisions}
     of_group = {id(group): decision for group, decision in decisions}
@@ -167,6 +167,18 @@ def carry_out_and_refit(
             for group, _ in decisions:
                 if id(group) in of_group:
                     carry_out_decision(group, of_group[id(group)])
+
+
+@held_back()
+def carry_out_decision(ffn: FFN, decision: Decision) -> None:
+    """Masks all neurons of an FFN but those decided for, in place."""
+    if decision.scale is not None:
+        for cut in ffn.outgoing_cuts():
+            value = cut.variable.value
+            scale = ops.convert_to_tensor(decision.scale, value.dtype)
+            cut.variable.assign(value * cut.spread(scale, 1))
+    ffn.state.set_mask(decision.mask)
+    zero_rows(ffn.cuts(), ffn.state.mask.value)
 
 
 @contextlib.contextmanager
@@ -206,7 +218,7 @@ def check_refit(
 
 
 def check_data(
-    model: keras.Model, targets: Sequence[tuple[FFN, int]], samples: Calibration
+    model: keras.Model, targets: Sequence[tuple[FFN, int]], samples: Samples
 ) -> None:
     """Refuses, before anything is changed, data that do not do for a refit.
 

@@ -107,7 +107,7 @@ def _narrower(
         for ffn, width in targets:
             wide, held = ffn.hidden_dim, ffn.held_state
             widths |= {(wide, width), (held and held.full_dim or wide, width)}
-            states = held.cuts() if held and ffn.masks_itself else []
+            states = held.cuts() if held and ffn.holds_state else []
             # Before the shapes, so that layers are told once those are as before.
             scopes.callback(ffn.weights.set_hidden_dim, wide)
             for cut in [*ffn.held_cuts(), *states]:

@@ -4,6 +4,8 @@ Each interruption is an exception in the middle of an epoch, before, in and afte
 pruning; the next process restores the last checkpoint and repeats what was lost.
 """
 
+import contextlib
+
 import keras
 import numpy as np
 
@@ -87,3 +89,34 @@ def test_resumes_bit_for_bit(case, tmp_path):
     ]
     for one, other in pairs:
         np.testing.assert_array_equal(to_numpy(one), to_numpy(other), one.path)
+
+
+def batches(begin, x, y):
+    for batch in range(begin, EPOCHS * BATCHES):
+        rows = slice(batch % BATCHES * BATCH, (batch % BATCHES + 1) * BATCH)
+        yield x[rows], y[rows]
+
+
+def test_resumes_with_a_generator(tmp_path):
+    """A loader that is made once per `fit` draws from the generators only then."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(BATCHES * BATCH, 4)).astype("float32")
+
+    def part(folder, *callbacks):
+        keras.utils.set_random_seed(1)
+        layers = [keras.layers.Dense(8, "relu"), keras.layers.Dropout(0.5)]
+        layers = [keras.Input((4,)), *layers, keras.layers.Dense(2)]
+        model = keras.Sequential(layers)
+        model.compile("sgd", "mse")
+        checkpoint = ki.Checkpoint(folder)
+        epoch = checkpoint.restore(model)
+        data = batches(epoch * BATCHES, x, x[:, :2])
+        fit = {"steps_per_epoch": BATCHES, "epochs": EPOCHS, "initial_epoch": epoch}
+        model.fit(data, callbacks=[checkpoint, *callbacks], verbose=0, **fit)
+        return checkpoint.history
+
+    history = part(tmp_path / "whole")
+    for at in INTERRUPTED[1:]:
+        with contextlib.suppress(InterruptedError):
+            part(tmp_path / "parts", Interrupted(at))
+    assert part(tmp_path / "parts") == history

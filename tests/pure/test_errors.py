@@ -8,15 +8,12 @@ from tests.support import ROOT
 PACKAGE = ROOT / "keras_idea"
 # What a caller in the same file, or Keras, or Python itself waits for.
 OTHERS = {
-    "callbacks/checkpoint/files.py": {"OSError"},
+    "callbacks/checkpoint/state.py": {"OSError"},
     "__init__.py": {"AttributeError", "ImportError"},
-    "files.py": {"BlockingIOError", "OSError"},
     "keras_private/symbolic.py": {"ValueError"},
     "functional/width.py": {"NotImplementedError"},
     "hub/importer.py": {"NotImplementedError", "KeyError"},
     "methods/method.py": {"NotImplementedError"},
-    "methods/probe.py": {"NotImplementedError"},
-    "processes.py": {"ValueError"},
 }
 
 

@@ -16,7 +16,6 @@ PACKAGES = (
     "hub",
     "layers",
     "methods",
-    "models",
     "schedules",
     "shapes",
     "surgery",

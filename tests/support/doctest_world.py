@@ -7,9 +7,9 @@ import keras
 import numpy as np
 
 import keras_idea as ki
-from keras_idea.models import DecoderConfig, decoder
 from tests.support import malformed
 from tests.support.text_files import jsonl
+from tests.support.tiny_decoder import DecoderConfig, decoder
 
 RUN = malformed.CONFIG
 

@@ -29,51 +29,14 @@ def data(samples=32, seed=1):
     return x, rng.integers(0, 3, samples)
 
 
-def gradients(up, down, x, y, width, teacher_weight=0.0):
-    """The gradients of `classifier`'s loss at a width, as large as its weights.
-
-    With a teacher the loss is (1 - w) * loss + w * KL(full || narrow).
-    """
+def gradients(up, down, x, y, width):
+    """The gradients of `classifier`'s loss at a width, as large as its weights."""
     hidden = np.maximum(x @ up[:, :width], 0.0)
-    wrong = _softmax(hidden @ down[:width])
-    targets = (1.0 - teacher_weight) * np.eye(3)[y]
-    targets += teacher_weight * _softmax(np.maximum(x @ up, 0.0) @ down)
-    wrong = (wrong - targets) / len(x)
+    wrong = (_softmax(hidden @ down[:width]) - np.eye(3)[y]) / len(x)
     into = (wrong @ down[:width].T) * (hidden > 0)
     found = np.zeros_like(up), np.zeros_like(down)
     found[0][:, :width], found[1][:width] = x.T @ into, hidden.T @ wrong
     return found
-
-
-class Adam:
-    """Adam of Keras's defaults, on two arrays."""
-
-    def __init__(self, rate):
-        self.rate, self.count = rate, 0
-        self.moments = [[0.0, 0.0], [0.0, 0.0]]
-
-    def __call__(self, weights, found):
-        """The weights after a step."""
-        self.count += 1
-        scale = np.sqrt(1 - 0.999**self.count) / (1 - 0.9**self.count)
-        new = []
-        for moments, weight, gradient in zip(self.moments, weights, found, strict=True):
-            moments[0] = 0.9 * moments[0] + 0.1 * gradient
-            moments[1] = 0.999 * moments[1] + 0.001 * gradient**2
-            step = self.rate * scale * moments[0] / (np.sqrt(moments[1]) + 1e-7)
-            new.append(weight - step)
-        return new
-
-
-class AdamW(Adam):
-    """The same, after each weight was shrunk by rate * decay of it."""
-
-    decay = 0.1
-
-    def __call__(self, weights, found):
-        """The weights after a step."""
-        shrunk = [w - self.rate * self.decay * w for w in weights]
-        return super().__call__(shrunk, found)
 
 
 class SGD:

@@ -14,7 +14,4 @@ def prune_by_hand(ffn, mask):
         mask: array `(F,)`, or of experts `(E, F)`.
     """
     mask = np.asarray(mask, "float32")
-    if ffn.masks_itself:
-        ffn.mask.assign(mask)
-    else:
-        zero_rows(ffn.cuts(), keras.ops.convert_to_tensor(mask))
+    zero_rows(ffn.cuts(), keras.ops.convert_to_tensor(mask))

@@ -19,11 +19,6 @@ def compiled(
     return model
 
 
-def flops_of_a_batch(*hidden_dims, tokens=8 * 5):
-    """By hand: three kernels of 8 x h an FFN and a head of 8 x 1."""
-    return 6 * tokens * (sum(3 * 8 * h for h in hidden_dims) + 8)
-
-
 class Importances(keras.callbacks.Callback):
     """Importance and mask of every FFN at some steps, between two batches."""
 

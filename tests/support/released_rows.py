@@ -321,7 +321,7 @@ REFUSED = {
     "qwen3.5": Released(
         "Qwen3_5Text",
         {**_SIZES, "num_hidden_layers": 4, "head_dim": 8},
-        "no converter.*model_type='qwen3_5_text'",
+        "no converter.*qwen3_5_text",
     ),
     "llama without its head": Released("Llama", _SIZES, "lm_head", "Model"),
     "gptoss": Released(
@@ -329,9 +329,7 @@ REFUSED = {
         {**_SIZES, "num_hidden_layers": 2, "head_dim": 8, "num_local_experts": 4},
         "rope_type='yarn'",
     ),
-    "phi": Released(
-        "Phi", {**_SIZES, "num_key_value_heads": 4}, "no converter.*model_type='phi'"
-    ),
+    "phi": Released("Phi", {**_SIZES, "num_key_value_heads": 4}, "no converter.*phi"),
     "bart": Released(
         "Bart",
         {
@@ -359,7 +357,7 @@ ENCODERS = {
             "epsilon": ({"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05"),
             "relu": ({"hidden_act": "relu"}, "hidden_act='relu'"),
             "decoder": ({"is_decoder": True}, "is_decoder=True"),
-            "segments": ({"type_vocab_size": 3}, "model_type='bert'"),
+            "segments": ({"type_vocab_size": 3}, "shape"),
         },
         _BARE,
     ),

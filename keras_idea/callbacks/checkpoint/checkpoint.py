@@ -1,10 +1,10 @@
-"""A killed run resumes from its last checkpoint."""
+"""A callback that saves what a run needs to resume, at the end of whole epochs."""
 
 import contextlib
-import functools
 import json
 import os
 import random
+import shutil
 import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -13,32 +13,22 @@ import keras
 import numpy as np
 
 from keras_idea import processes
-from keras_idea.callbacks.checkpoint.files import CheckpointFiles
-from keras_idea.callbacks.checkpoint.keras_callbacks import (
-    check_order,
-    memories,
-    put_back,
-)
-from keras_idea.callbacks.checkpoint.model_state import (
-    state_arrays,
-    state_bytes,
-    state_facts,
-)
-from keras_idea.callbacks.checkpoint.restoring import (
-    arrays_below,
-    check_facts,
-    check_identity,
-    check_same_run,
-    check_stateful,
+from keras_idea.callbacks.checkpoint.state import (
+    Saved,
+    model_state,
+    newest,
     restore_model,
+    saved_names,
+    write,
 )
-from keras_idea.errors import CheckpointError
-from keras_idea.files import check_folder, check_room, writing
+from keras_idea.errors import ArgumentError, CheckpointError
+from keras_idea.files import TEMPORARY, check_folder
 from keras_idea.keras_private.callbacks import (
-    begin_with,
-    fit_under_way,
-    initial_epoch,
     is_stopping,
+    kind_of,
+    memory,
+    peers,
+    remember,
     warn_user,
 )
 from keras_idea.keras_private.optimizer_variables import as_int
@@ -85,78 +75,45 @@ def set_random_state(state: Mapping[str, np.ndarray]) -> None:
                 torch.cuda.set_rng_state(device, i)
 
 
-_CURE = (
-    "Free space on that disk, or make the folder writable, and run the same command or "
-    "program again: with `restore(model)`, which `keras-idea train` calls, it resumes "
-    "from the last checkpoint."
-)
-
-
-def _is_finite(model: keras.Model, logs: Mapping[str, float]) -> bool:
-    """Whether an epoch's loss is finite, and what its last step has made."""
-    return bool(np.all(np.isfinite(logs.get("loss", 0.0)))) and all(
-        bool(keras.ops.all(keras.ops.isfinite(variable)))
-        for variable in model.trainable_variables
-    )
-
-
 class Stateful(Protocol):
-    """What a checkpoint can hold besides the model."""
+    """An object whose state a checkpoint holds besides the model's."""
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Everything that is to be put back, by name."""
+        """Returns everything that is to be restored, by name."""
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
-        """Puts back what `get_state` returned."""
+        """Restores what `get_state` returned."""
 
 
 class Checkpoint(keras.callbacks.Callback):
     """Saves everything that a run needs to resume, at the end of whole epochs.
 
-    Use it for runs that may be killed. It saves weights, the optimizer (with its
-    learning rate and its place in a schedule), scores, masks, widths, and the state of
-    a pruning method. It also saves the seeds of all random numbers, the logs of every
-    epoch, and what `stateful` objects hold. Keras's own callbacks resume with what they
-    remember (EarlyStopping, ReduceLROnPlateau, ModelCheckpoint, SwapEMAWeights). A
-    resumed run equals one that was never stopped: bit for bit on a CPU, where it was
-    tested. It must be last in `callbacks`.
+    Use it for runs that may be killed. A checkpoint holds the weights, the optimizer,
+    scores, masks, widths, all random seeds, the logs of every epoch, what Keras's own
+    callbacks remember (EarlyStopping, ReduceLROnPlateau, ModelCheckpoint,
+    SwapEMAWeights), and what `stateful` objects hold. On a CPU, a resumed run equals
+    one that was never stopped, bit for bit.
 
-    If memory runs out, resume with half the batch and twice
-    `gradient_accumulation_steps`: the optimizer step stays the same. Where it would
-    not, `restore` raises an error.
-
-    An epoch is not saved if `fit` stops inside it, or if its loss or the weights are
-    not finite: a warning says so, and the run resumes from the last saved epoch.
-
-    Call `restore(model)` before `fit`, in every run. A folder with checkpoints that
-    were not restored raises an error when `fit` begins. The next `fit` begins at the
-    restored epoch, with a warning if its `initial_epoch` is lower. (If the model was
-    compiled again, it begins a new stage.) Later calls of `fit` with the same object
-    add to the same folder, but `restore` returns the epochs of the last one only. Give
-    each stage of a run its own `Checkpoint` and folder.
-
-    A checkpoint that cannot be written stops the run with a `DiskError`, as does a disk
-    with too little room when training begins. The earlier checkpoints stay intact.
+    Call `restore(model)` before every `fit`, and pass what it returns as
+    `initial_epoch`. Put `Checkpoint` last in `callbacks`. Only complete epochs are
+    saved, and only if the loss and the weights are finite. Give each stage of a run its
+    own folder.
 
     Args:
-        folder: path. The folder of the checkpoints, one per run. A relative path
-            counts from the working directory at this call.
-        every: int >= 1. Epochs between two checkpoints. The last whole epoch of a
-            `fit` has one too. Defaults to 1.
+        folder: path. The folder of the checkpoints, one per run.
+        every: int >= 1. Epochs between two checkpoints. The last epoch of a `fit` has
+            one too. Defaults to 1.
         keep: int >= 1. How many of the last checkpoints are kept. Defaults to 3.
         stateful: dict or None. Maps names to objects with `get_state()`, which returns
-            a dict of name to NumPy array, and `set_state(state)`. Pass callbacks of
-            your own that remember something. Defaults to None.
-        identity: dict or None. What must not change when a run resumes, such as the
-            seed and batch size of the data. JSON must be able to hold it. Defaults to
-            None.
+            a dict of name to NumPy array, and `set_state(state)`. Defaults to None.
+        identity: dict or None. What must not change when a run resumes, such as a seed,
+            as JSON can hold it. Defaults to None.
 
     Raises:
-        ValueError: If an argument is outside its range, or if a folder cannot be made.
-            When `fit` begins: if the callbacks are in the wrong order.
-        CheckpointError: When `fit` begins or later, if the folder holds checkpoints of
-            another run.
-        DiskError: If a checkpoint cannot be written, or if there is no room for one.
+        ValueError: If an argument is outside its range or `folder` cannot be made. When
+            `fit` begins: if a callback that the checkpoint must save comes after it.
+        CheckpointError: If the folder holds checkpoints that were not restored.
+        OSError: If a checkpoint cannot be written. The earlier ones stay.
 
     Example:
     >>> checkpoint = Checkpoint("runs/mine/checkpoints", identity={"seed": 0})
@@ -167,12 +124,6 @@ class Checkpoint(keras.callbacks.Callback):
     ...               callbacks=[prune, checkpoint], verbose=0)
     >>> checkpoint.restore(model)
     2
-
-    Notes:
-        Keras resets its running means at the end of an epoch, so a run can resume
-        exactly only there. Each checkpoint is written under a temporary name and
-        renamed. Its digests are verified before it is used. If one is damaged, the one
-        before it is used, with a warning.
     """
 
     # Nothing that runs at the end of a batch touches the model: Keras need not wait.
@@ -187,25 +138,25 @@ class Checkpoint(keras.callbacks.Callback):
         identity: dict | None = None,
     ) -> None:
         super().__init__()
-        folder = check_folder("folder", folder)
+        self.folder = check_folder("folder", folder)
         self.every = check_int("every", every, minimum=1)
-        keep = check_int("keep", keep, minimum=1)
-        self.stateful = check_stateful({} if stateful is None else stateful)
-        self.identity = check_identity({} if identity is None else identity)
-        #: dict of log name to list, a number an epoch, of the whole run.
+        self.keep = check_int("keep", keep, minimum=1)
+        self.stateful = dict(stateful or {})
+        try:
+            self.identity = json.loads(json.dumps(dict(identity or {})))
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"`identity` must be a dict for JSON: {error}"
+            ) from None
+        #: dict, name of a log -> list of one number per epoch, of the whole run.
         self.history: dict[str, list[float]] = {}
-        #: int, bytes that must stay free for what the run writes at its end.
-        self.reserve = 0
-        self._files = CheckpointFiles(folder, keep)
-        # The names of checkpoints that this object has written or restored.
-        self._known_names: set[str] = set()
-        # The epochs that were restored, and for which optimizer, until `fit` begins.
-        self._done: tuple[int, Any] = (0, None)
-        # The batches of the epoch so far, and whether `fit` ended after one of them.
+        # The names of the checkpoints that this object has written or restored.
+        self._known: set[str] = set()
+        # To be compared, or restored, when the next `fit` begins.
+        self._done: int | None = None
+        self._saved: Saved | None = None
+        self._random: dict[str, np.ndarray] | None = None
         self._batches, self._stopped = 0, False
-        # To be put back when `fit` begins, and at the next batch.
-        self._companions: tuple[list[dict], dict[str, np.ndarray]] | None = None
-        self._random_state: dict[str, np.ndarray] | None = None
 
     def restore(self, model: keras.Model) -> int:
         """Restores a model, and everything else, to the state of the last checkpoint.
@@ -215,178 +166,202 @@ class Checkpoint(keras.callbacks.Callback):
                 beginning of the run. It is narrowed if the saved one was.
 
         Returns:
-            int, the number of epochs done; pass it to `fit` as `initial_epoch`.
-            Multiplied by the steps per epoch, it gives the first batch. 0 if there is
-            no checkpoint.
+            int, the number of epochs done; pass it to `fit` as `initial_epoch`. 0 if
+            there is no checkpoint.
 
         Raises:
             CheckpointError: If the checkpoint is of another run or model, or if all
                 checkpoints are damaged.
         """
-        names = self._files.names()
-        saved = self._files.newest()
+        saved = newest(self.folder)
         if saved is None:
             return 0
-        check_facts(saved)
-        check_same_run(saved, self.identity, self.stateful)
-        restore_model(saved, model)
-        for name, holder in self.stateful.items():
-            holder.set_state(arrays_below(f"stateful/{name}/", saved))
-        self.history = saved.facts["history"]
-        self._companions = saved.facts["callbacks"], arrays_below("callbacks/", saved)
-        self._random_state = arrays_below("random/", saved)
-        set_random_state(self._random_state)
-        self._known_names = set(names)
-        self._done = saved.facts["epochs"], model.optimizer
-        return saved.facts["epochs"]
+        try:
+            return self._restore(saved, model)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, CheckpointError):
+                raise
+            raise CheckpointError(
+                f"{saved.path.name} cannot be restored: {error!r}. Delete it to resume "
+                "from the one before."
+            ) from error
 
-    @property
-    def _epochs(self) -> int | None:
-        """The last epoch's number; None in the user's own `CallbackList`."""
-        return (self.params or {}).get("epochs")
+    def _restore(self, saved: Saved, model: keras.Model) -> int:
+        facts, now = saved.facts, self._run_facts()
+        for name, value in now.items():
+            if facts[name] != value:
+                raise CheckpointError(
+                    f"The checkpoints in {str(self.folder)!r} are of another run: "
+                    f"{name} was {facts[name]} and is {value}. Set it back, or use "
+                    "another folder."
+                )
+        restore_model(model, saved)
+        for name, holder in self.stateful.items():
+            holder.set_state(saved.arrays(f"stateful/{name}/"))
+        self.history = facts["history"]
+        self._random = saved.arrays("random/")
+        set_random_state(self._random)
+        self._known, self._saved = set(saved_names(self.folder)), saved
+        self._done = facts["epochs"]
+        return facts["epochs"]
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        """Rejects what could only fail later; gives Keras's callbacks their state."""
-        # Not when the first epoch begins: see `initial_epoch` in keras_private.
-        check_order(self, self.stateful.values())
-        self._check_folder()
-        with writing("The folder of the checkpoints", self._files.folder, _CURE):
-            processes.from_first(self._files.prepare)
-        (done, optimizer), self._done = self._done, (0, None)
-        if optimizer is not self.model.optimizer:
-            done = 0  # compiled since: the stage that begins is a new one
-        if fit_under_way() and initial_epoch() < done:
-            warn_user(
-                f"The restored run has {plural(done, 'epoch')} done, so this `fit` "
-                f"continues after them. Received: initial_epoch={initial_epoch()}. "
-                "Pass what `restore` returned as `initial_epoch`."
-            )
-            begin_with(self.model, done)
-        if self._epochs is None or max(initial_epoch(), done) < self._epochs:
-            self._check_room(state_bytes(self.model))
-        if self._companions is not None:
-            put_back(self, *self._companions)
-            self._companions = None
+        """Restores what Keras's callbacks remembered; rejects a foreign folder."""
+        companions = self._companions()
+        processes.from_first(self._check_folder)
+        if self._saved is not None:
+            _remind(companions, self._saved)
+            self._saved = None
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        """Puts the generators back: a loader draws the order of batches from them."""
-        begin_with(self.model, None)  # an error may end this `fit`, and not the next
-        self._batches, self._stopped = 0, False
-        if self._random_state is not None:
-            set_random_state(self._random_state)
+        """Restores the generators: a loader draws the order of batches from them."""
+        if self._done is not None and epoch != self._done:
+            warn_user(
+                f"`restore` returned {plural(self._done, 'epoch')}, and `fit` begins "
+                f"at epoch {epoch}. Pass initial_epoch={self._done}."
+            )
+        self._done, self._batches, self._stopped = None, 0, False
+        if self._random is not None:
+            set_random_state(self._random)
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        """Puts the generators back to where they were when it was saved.
+        """Restores the generators again, before the first batch.
 
-        In a run that goes straight on too: between two epochs Keras draws numbers
-        (torch's loader does), at the beginning of a `fit` others.
+        A loader that is made once, for several epochs, has drawn from them here only if
+        the run was resumed.
         """
-        self._batches = batch + 1
-        if self._random_state is not None:
-            set_random_state(self._random_state)
-            self._random_state = None
+        if self._random is not None:
+            set_random_state(self._random)
+            self._random = None
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Notes whether `fit` ends after this batch."""
-        if is_stopping(self):
-            self._stopped = True
+        """Notes the batch, and whether `fit` ends after it."""
+        self._batches, self._stopped = batch + 1, is_stopping(self)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Keeps the logs, and saves if it is time."""
         model = self.model  # on jax this syncs the variables
-        if self._is_cut_off(model):
+        params, logs = self.params or {}, logs or {}
+        steps = params.get("steps")
+        cut_off = self._batches < steps if steps else self._stopped
+        if model.stop_training and cut_off:
             warn_user(
                 "`fit` stopped inside an epoch, which is not saved. Call `restore` to "
-                "resume from the last whole epoch that was saved."
+                "resume from the last saved epoch."
             )
             return
-        for name, value in (logs or {}).items():
+        for name, value in logs.items():
             with contextlib.suppress(TypeError, ValueError):  # text of another callback
                 number = float(value)
                 self.history.setdefault(name, []).append(number)
         done = epoch + 1
-        ends = done == self._epochs or model.stop_training
+        ends = done == params.get("epochs") or model.stop_training
         if not ends and done % self.every:
             return
-        if not _is_finite(model, logs or {}):
+        if not _is_finite(model, logs):
             warn_user(
                 "The loss of an epoch, or the weights after it, are not finite, so it "
-                "is not saved. Lower the learning rate, and call `restore` to resume "
-                "from the last checkpoint."
+                "is not saved. Lower the learning rate, and call `restore`."
             )
             return
         self._save(model, done)
 
-    def _is_cut_off(self, model: keras.Model) -> bool:
-        """Whether `fit` stopped before the last batch of the epoch."""
-        steps = (self.params or {}).get("steps")
-        if not steps:  # nobody knows which batch is the last
-            return self._stopped
-        done = self._batches - 1 + model.steps_per_execution
-        return model.stop_training and done < steps
-
-    def on_train_end(self, logs: dict | None = None) -> None:
-        """Leaves the model as `fit` found it."""
-        if self.model is not None:
-            begin_with(self.model, None)
-
     def _save(self, model: keras.Model, done: int) -> None:
-        self._check_folder()
-        self._random_state = state = random_state()
-        callbacks, weights = memories(self)
-        further = {}
-        if processes.is_first():
-            further = self._further_arrays(state, weights)
+        self._random = random_state()
+        model_facts, arrays = model_state(model)
+        further = {f"random/{name}": a for name, a in self._random.items()}
+        for name, holder in self.stateful.items():
+            state = holder.get_state()
+            further |= {f"stateful/{name}/{key}": state[key] for key in state}
+        memories = []
+        for i, (label, callback) in enumerate(self._companions()):
+            state = memory(callback)
+            weights = state.pop("best_weights", None) or []
+            further |= {f"callbacks/{i}/{j:05d}": a for j, a in enumerate(weights)}
+            memories.append([label, {n: _as_json(state[n]) for n in state}])
         facts = {
             "epochs": done,
-            "identity": self.identity,
-            "stateful": sorted(self.stateful),
+            "step": as_int(model.optimizer.iterations),
             "history": self.history,
-            "callbacks": callbacks,
-            "model": state_facts(model),
+            "callbacks": memories,
+            "model": model_facts,
+            **self._run_facts(),
         }
-        size = sum(array.nbytes for array in further.values())
-        self._check_room(state_bytes(model) + size)
-        arrays = state_arrays(model)
-        arrays += [(n, functools.partial(np.asarray, a)) for n, a in further.items()]
-        what = f"The checkpoint after epoch {done}"
-        with writing(what, self._files.folder, _CURE):
-            step = as_int(model.optimizer.iterations)
-            self._known_names.add(self._files.write(step, arrays, facts))
+        arrays |= {name: np.asarray(a, order="C") for name, a in further.items()}
+
+        def save() -> str:
+            self._check_folder()
+            return write(self.folder, arrays, facts, self.keep)
+
+        self._known.add(processes.from_first(save))
+
+    def _run_facts(self) -> dict[str, Any]:
+        """What must be the same when a run resumes."""
+        return {"identity": self.identity, "stateful": sorted(self.stateful)}
 
     def _check_folder(self) -> None:
-        """Rejects a folder that another run has written to, or writes to now."""
+        """Rejects another run's folder; removes unfinished files."""
+        foreign = [n for n in saved_names(self.folder) if n not in self._known]
+        if foreign:
+            raise CheckpointError(
+                f"The folder {str(self.folder)!r} holds checkpoints that this "
+                "`Checkpoint` has neither written nor restored. Call `restore(model)` "
+                "before `fit`, or use another folder."
+            )
+        for path in self.folder.glob(f"{TEMPORARY}*"):
+            shutil.rmtree(path, ignore_errors=True)
 
-        def check() -> None:
-            files = self._files
-            foreign = [name for name in files.names() if name not in self._known_names]
-            if foreign:
-                raise CheckpointError(
-                    "The folder holds checkpoints that this `Checkpoint` has neither "
-                    f"written nor restored. Received: folder={str(files.folder)!r}, "
-                    f"with {foreign[-1]}. Call `restore(model)` before `fit` to "
-                    "resume that run; or use another folder, or delete this one."
+    def _companions(self) -> list[tuple[str, keras.callbacks.Callback]]:
+        """The callbacks of Keras whose memory is saved, each with its kind."""
+        found, behind, stateful = [], False, set(map(id, self.stateful.values()))
+        for peer in peers(self):
+            kind = kind_of(peer)
+            if isinstance(peer, keras.callbacks.BackupAndRestore):
+                raise ArgumentError(
+                    "`Checkpoint` and BackupAndRestore would both restore the model. "
+                    "Leave BackupAndRestore out."
                 )
+            if behind and (kind or id(peer) in stateful):
+                raise ArgumentError(
+                    f"`Checkpoint` saves the state of {type(peer).__name__}, which "
+                    "comes after it in `callbacks`. Put `Checkpoint` last."
+                )
+            if kind:
+                # The best of one metric is nothing to another.
+                monitor = getattr(peer, "monitor", None)
+                found.append((f"{kind} of {monitor}" if monitor else kind, peer))
+            behind = behind or peer is self
+        return found
 
-        processes.from_first(check)
 
-    def _check_room(self, size: int) -> None:
-        folder, needed = self._files.folder, size + self.reserve
-        what = "a checkpoint"
-        if self.reserve:
-            what += " and the results of the run"
-        processes.from_first(lambda: check_room(folder, needed, what, _CURE))
+def _is_finite(model: keras.Model, logs: Mapping[str, Any]) -> bool:
+    """Whether an epoch's loss is finite, and what its last step has made."""
+    return bool(np.all(np.isfinite(logs.get("loss", 0.0)))) and all(
+        bool(keras.ops.all(keras.ops.isfinite(variable)))
+        for variable in model.trainable_variables
+    )
 
-    def _further_arrays(
-        self, state: dict[str, np.ndarray], weights: dict[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
-        groups = {
-            f"stateful/{name}": holder.get_state()
-            for name, holder in self.stateful.items()
-        }
-        groups.update(callbacks=weights, random=state)
-        return {
-            f"{group}/{name}": np.asarray(array)
-            for group, named in groups.items()
-            for name, array in named.items()
-        }
+
+def _remind(
+    companions: list[tuple[str, keras.callbacks.Callback]], saved: Saved
+) -> None:
+    """Gives Keras's callbacks what they remembered, after they began anew."""
+    was = [label for label, _ in saved.facts["callbacks"]]
+    here = [label for label, _ in companions]
+    if was != here:
+        warn_user(
+            f"The checkpoint holds the state of the callbacks {was}, and `fit` has "
+            f"{here}, so they begin again. Pass the same callbacks."
+        )
+        return
+    for i, (_, callback) in enumerate(companions):
+        weights = list(saved.arrays(f"callbacks/{i}/").values()) or None
+        state = saved.facts["callbacks"][i][1]
+        remember(callback, {**state, "best_weights": weights, "stopped_epoch": 0})
+
+
+def _as_json(value: Any) -> Any:
+    """None, a bool or an int as it is; any other number as a float."""
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    return float(keras.ops.convert_to_numpy(value))

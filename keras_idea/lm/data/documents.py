@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, TypeAlias
 
-from keras_idea.errors import TextError
+from keras_idea.errors import KerasIdeaError, TextError
 from keras_idea.validation import require
 
 #: What a document of a text file is.
@@ -54,7 +54,9 @@ def find_files(paths: Paths, pattern: str | None = None) -> dict[str, pathlib.Pa
             found[root.as_posix() if root.name in found else root.name] = root
         for file in root.rglob("*"):
             name = file.relative_to(root)
-            hidden = is_hidden(name) or not excluded.isdisjoint(name.parts)
+            hidden = any(
+                part.startswith(".") or part in excluded for part in name.parts
+            )
             wanted = name.match(pattern) if pattern else suffix_of(name) in SUFFIXES
             if wanted and not hidden and file.is_file():
                 known = name.as_posix() in found
@@ -99,13 +101,44 @@ def documents(
         TextError: For a record or a file that cannot be read; names file and line.
     """
     for file in files:
-        for place, record in records(file, field, split):
-            try:
-                text = record[field]
-                if text.encode().strip():  # half of a surrogate pair is no text
-                    yield text
-            except (KeyError, TypeError, AttributeError, UnicodeError) as error:
-                raise _unreadable(file, place, error) from error
+        yield from _texts(records(file, field, split), field, file)
+
+
+def streamed(dataset: str, field: str) -> Iterator[str]:
+    """Yields the documents of a Hugging Face data set while it is downloaded.
+
+    Raises:
+        MissingPackage: If `datasets` is not installed.
+        TextError: If the data set cannot be read to its end, or a record has no text.
+    """
+    datasets = require("datasets", f"Streaming the data set {dataset!r}")
+    name, _, revision = dataset.partition("@")
+    name, _, config = name.partition(":")
+    options = {"revision": revision or None, "split": "train", "streaming": True}
+
+    def rows() -> Iterator[tuple[int, Any]]:
+        found = datasets.load_dataset(name, config or None, **options)
+        yield from enumerate(found, 1)
+
+    yield from _texts(rows(), field, pathlib.Path(name))
+
+
+def _texts(
+    found: Iterable[tuple[int, Any]], field: str, source: pathlib.Path
+) -> Iterator[str]:
+    """Yields the texts of records that are not blank."""
+    place = 0
+    try:
+        for row, record in found:
+            place = row
+            text = record[field]
+            if text.encode().strip():  # half of a surrogate pair is no text
+                yield text
+    except KerasIdeaError:
+        raise
+    # Whatever a record, a builder of a data set or the network raises.
+    except Exception as error:
+        raise _unreadable(source, place, error) from error
 
 
 def records(
@@ -129,16 +162,15 @@ def records(
                     place += 1
                     yield place, record
             return
-        json_lines = field is None or suffix_of(file) in (".jsonl", ".ndjson")
         with file.open("rb") as raw, _opened(raw, file) as text:
-            if json_lines or split == "lines":
+            if field is None or suffix_of(file) in (".jsonl", ".ndjson"):
                 for place, line in enumerate(text, 1):
                     if line.strip():
-                        stripped = line.rstrip("\r\n")
-                        yield (
-                            place,
-                            json.loads(line) if json_lines else {field: stripped},
-                        )
+                        yield place, json.loads(line)
+            elif split == "lines":
+                yield from (
+                    (n, {field: x.rstrip("\r\n")}) for n, x in enumerate(text, 1)
+                )
             elif split == "paragraphs":
                 for paragraph in re.split(r"\n\s*\n", text.read()):
                     yield 0, {field: paragraph.strip("\n")}
@@ -146,27 +178,6 @@ def records(
                 yield 0, {field: text.read()}
     except (OSError, EOFError, ValueError, RecursionError) as error:
         raise _unreadable(file, place, error) from error
-
-
-def streamed(
-    name: str, config: str | None, split: str, revision: str | None, field: str
-) -> Iterator[str]:
-    """Yields the documents of a Hugging Face data set while it is downloaded.
-
-    Raises:
-        MissingPackage: If `datasets` is not installed.
-        TextError: If the data set cannot be read to its end, or a record has no text.
-    """
-    datasets = require("datasets", f"Streaming the data set {name!r}")
-    row, how = 0, {"split": split, "revision": revision, "streaming": True}
-    try:
-        for record in datasets.load_dataset(name, config, **how):
-            row += 1
-            if record[field].strip():
-                yield record[field]
-    # Whatever a builder or the network raises.
-    except Exception as error:
-        raise _unreadable(pathlib.Path(name), row, error) from error
 
 
 def at_most(texts: Iterable[str], most: float, warn: bool) -> Iterator[str]:
@@ -196,11 +207,6 @@ def name_of(paths: Paths) -> str:
 def name_hash(name: str) -> bytes:
     """Returns bytes to order names by, the same on every machine."""
     return hashlib.blake2b(name.encode(), digest_size=8).digest()
-
-
-def is_hidden(relative: pathlib.PurePath) -> bool:
-    """Whether a file, or a folder above it, has a name that begins with a dot."""
-    return any(part.startswith(".") for part in relative.parts)
 
 
 def suffix_of(path: pathlib.PurePath) -> str:

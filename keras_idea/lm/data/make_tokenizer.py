@@ -4,15 +4,14 @@ Each knows the 256 bytes, so any text becomes ids and comes back as it was. (To
 SentencePiece, "▁" is a space.)
 """
 
-import importlib
 import io
 import json
 
 import keras
 
 from keras_idea.errors import ConfigError
-from keras_idea.hub.families import HUB_FAMILIES
-from keras_idea.hub.family import NUM_BYTES
+from keras_idea.hub.families import HUB_FAMILIES, NUM_BYTES
+from keras_idea.hub.tokenizers import sentencepiece_model
 from keras_idea.keras_private.byte_characters import byte_characters
 from keras_idea.validation import check_choice, require
 
@@ -153,21 +152,9 @@ def _train_sentencepiece(text: str, size: int, special: tuple[str, ...]) -> list
 
 
 def _sentencepiece_model(pieces: list[str], special: tuple[str, ...]) -> bytes:
-    """A SentencePiece model, serialized: special tokens, bytes, then pieces."""
-    proto = importlib.import_module("sentencepiece.sentencepiece_model_pb2")
-    model, kinds = proto.ModelProto(), proto.ModelProto.SentencePiece
-    for token in special:
-        kind = kinds.UNKNOWN if token == "<unk>" else kinds.CONTROL
-        model.pieces.add(piece=token, score=0.0, type=kind)
-    for byte in range(NUM_BYTES):
-        model.pieces.add(piece=f"<0x{byte:02X}>", score=0.0, type=kinds.BYTE)
-    for rank, piece in enumerate(pieces):  # a piece's score is its place in merging
-        model.pieces.add(piece=piece, score=-float(rank), type=kinds.NORMAL)
-    model.trainer_spec.model_type = proto.TrainerSpec.BPE
-    model.trainer_spec.byte_fallback = True
-    model.trainer_spec.vocab_size = len(model.pieces)
-    model.trainer_spec.unk_id = special.index("<unk>")
-    model.normalizer_spec.name = "identity"
-    model.normalizer_spec.add_dummy_prefix = False
-    model.normalizer_spec.remove_extra_whitespaces = False
-    return model.SerializeToString()
+    """A SentencePiece model: special tokens, bytes, then pieces, the likelier first."""
+    first = [(t, 0.0, "UNKNOWN" if t == "<unk>" else "CONTROL") for t in special]
+    bytes_ = [(f"<0x{byte:02X}>", 0.0, "BYTE") for byte in range(NUM_BYTES)]
+    # A piece's score is its place in merging.
+    ranked = [(piece, -float(rank), "NORMAL") for rank, piece in enumerate(pieces)]
+    return sentencepiece_model([*first, *bytes_, *ranked])

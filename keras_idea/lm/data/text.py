@@ -19,7 +19,7 @@ from keras_idea.lm.data.vocabulary import CHUNK, Ids, Vocabulary, byte_vocabular
 from keras_idea.validation import check_choice, check_number, plural
 
 # Changes with what a cached file holds: those of another one are made again.
-_FORMAT = 1
+_FORMAT = 2
 # Documents that are tokenized at once, and bytes of the sample for a new tokenizer.
 _AT_ONCE, _SAMPLE = 64, 16_000_000
 
@@ -28,9 +28,6 @@ def open_text(
     *,
     paths: Paths | None = None,
     dataset: str | None = None,
-    dataset_config: str | None = None,
-    dataset_split: str = "train",
-    dataset_revision: str | None = None,
     field: str = "text",
     documents: str = "file",
     pattern: str | None = None,
@@ -53,10 +50,8 @@ def open_text(
         paths: path, or several. Text (`.txt`, `.text`, `.md`), JSON lines (`.jsonl`,
             `.ndjson`) and `.parquet`; `.gz` and `.zst`, too; folders of them. Defaults
             to None: "stdlib", the source text of Python's standard library.
-        dataset: str or None. A Hugging Face data set in place of `paths`, streamed.
-        dataset_config: str or None. Its configuration.
-        dataset_split: str. Its split. Defaults to "train".
-        dataset_revision: str or None. Its branch, tag or commit.
+        dataset: str or None. The split "train" of a Hugging Face data set in place of
+            `paths`, streamed: "NAME:CONFIG@REVISION", the last two if needed.
         field: str. The key or column of a record's text. Defaults to "text".
         documents: str. What a document of a text file is: "file", "paragraphs" or
             "lines". Defaults to "file".
@@ -116,8 +111,7 @@ def open_text(
         held_out = reading.held_out_files(files, validation_fraction)
         files = {name: file for name, file in files.items() if name not in held_out}
         most -= reading.size_of(held_out.values())
-    source = dataset, dataset_config, dataset_split, dataset_revision
-    part = _Part(files, most, source, field, documents, fraction, not truncated)
+    part = _Part(files, most, dataset, field, documents, fraction, not truncated)
     vocabulary = byte_vocabulary() if vocabulary is None else vocabulary
     if not isinstance(vocabulary, Vocabulary):
         vocabulary = vocabulary(part.sample(chat))
@@ -151,7 +145,7 @@ class _Part:
 
     files: Files
     most: float  # bytes
-    dataset: tuple[str | None, str | None, str, str | None]
+    dataset: str | None
     field: str
     split: str
     fraction: float | None  # of prompts that are held out; None: other files are
@@ -160,10 +154,10 @@ class _Part:
 
     def texts(self) -> Iterator[str]:
         """Yields the documents."""
-        name, config, split, revision = self.dataset
-        found = reading.documents(self.files.values(), self.field, self.split)
-        if name is not None and not self.files:
-            found = reading.streamed(name, config, split, revision, self.field)
+        if self.dataset is not None and not self.files:
+            found = reading.streamed(self.dataset, self.field)
+        else:
+            found = reading.documents(self.files.values(), self.field, self.split)
         return reading.at_most(found, self.most, self.warn)
 
     def conversations(self) -> Iterator[tuple[str, chats.Messages]]:
@@ -183,7 +177,7 @@ class _Part:
 
     def key(self) -> list:
         """Returns what the text depends on, JSON-serializable."""
-        local = pathlib.Path(self.dataset[0] or "\0").rglob("*")
+        local = pathlib.Path(self.dataset or "\0").rglob("*")
         files = [*self.files.values(), *sorted(f for f in local if f.is_file())]
         stats = [
             (str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns) for f in files

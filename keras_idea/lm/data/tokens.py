@@ -34,12 +34,12 @@ class Tokens:
     depends on its step and the seed only, so a run can resume at any step.
 
     Args:
-        train: int array `(tokens,)`. In memory or mapped.
-        held_out: int array `(tokens,)`. Likewise.
+        train: int array `(tokens,)`, in memory or mapped.
+        held_out: int array `(tokens,)`, likewise.
         vocabulary: `Vocabulary`.
         description: str. Where the text comes from.
-        start_id: int or None. The token before a prompt when the model generates. It
-            takes the place of the first token of some windows. Defaults to None.
+        start_id: int or None. The token before a prompt. It takes the place of the
+            first token of some windows. Defaults to None.
         start_every: int >= 1. One window in so many begins with it. With 1 each does,
             of the held-out text too: what Gemma needs. Defaults to 4.
         row_length: int or None. The length of rows of whole conversations. Then a
@@ -123,22 +123,22 @@ class Tokens:
         chosen = np.arange(limit) * windows // limit
         return self._windows(self.held_out, chosen, length, None)
 
-    def bytes_per_token(self, ids: np.ndarray) -> float:
+    def bytes_per_token(self, ids: np.ndarray | None = None) -> float:
         """Returns the mean bytes of text per token of an int array of any shape.
 
-        Divide a loss in nats per token by it and by ln 2 to get bits per byte.
+        Divide a loss in nats per token by it and by ln 2 to get bits per byte. None:
+        of the training tokens that the loss counts.
         """
+        if ids is None:
+            found = _spread(self.train)
+            ids = found if self.row_length is None else found[found & 1 == 1] >> 1
         return float(self.vocabulary.token_bytes[ids].mean())
-
-    def train_bytes_per_token(self) -> float:
-        """Returns the mean bytes per training token that the loss counts."""
-        ids, counts = self._sample()
-        return self.bytes_per_token(ids[counts])
 
     @property
     def counted(self) -> float:
         """float, the share of the training tokens that the loss counts."""
-        return float(self._sample()[1].mean())
+        counts = np.ones(1) if self.row_length is None else _spread(self.train) & 1
+        return float(counts.mean())
 
     def fingerprint(self) -> str:
         """Returns a str that identifies the tokens, of a long text by a sample."""
@@ -182,13 +182,6 @@ class Tokens:
             starts = ((place or 0) + np.arange(len(x))) % self.start_every == 0
             x[starts, 0] = self.start_id
         return x, y
-
-    def _sample(self) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of training tokens, and whether the loss counts each."""
-        found = _spread(self.train)
-        if self.row_length is None:
-            return found, np.ones(len(found), bool)
-        return found >> 1, (found & 1).astype(bool)
 
 
 def _spread(tokens: np.ndarray) -> np.ndarray:

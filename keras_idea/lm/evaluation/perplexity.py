@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea.errors import EvaluationError
+from keras_idea.errors import ArgumentError
 from keras_idea.typing import Tensor
 from keras_idea.validation import check_int, plural
 
@@ -60,24 +60,24 @@ class TokenScorer:
     def score(
         self,
         sequences: Sequence[Sequence[int] | np.ndarray],
-        progress: Callable[[int], object] | None = None,
+        verbose: bool = False,
     ) -> list[np.ndarray]:
         """Scores each token of each sequence except the first.
 
         Args:
             sequences: list of int sequences. Each has 2 to `max_length + 1` tokens.
-            progress: function or None. Takes the number just done.
+            verbose: bool. Shows a progress bar. Defaults to False.
 
         Returns:
             List of float32 arrays `(tokens - 1,)`: natural logarithms.
 
         Raises:
-            EvaluationError: If a sequence is too short or too long.
+            ArgumentError: If a sequence is too short or too long.
         """
         places: dict[int, list[int]] = {}  # by padded length
         for i, sequence in enumerate(sequences):
             if not 2 <= len(sequence) <= self.max_length + 1:
-                raise EvaluationError(
+                raise ArgumentError(
                     f"Sequences must have 2 to {self.max_length + 1} tokens. Received: "
                     f"{plural(len(sequence), 'token')} in sequence {i}. Cut it, or use "
                     "`perplexity`."
@@ -87,6 +87,9 @@ class TokenScorer:
                 length *= 2
             places.setdefault(min(length, self.max_length), []).append(i)
         results: dict[int, np.ndarray] = {}
+        bar = keras.utils.Progbar(
+            len(sequences), unit_name="window", verbose=int(verbose)
+        )
         for length in sorted(places):
             size = max(1, self._batch_tokens // length)
             for start in range(0, len(places[length]), size):
@@ -97,8 +100,7 @@ class TokenScorer:
                 scored = np.asarray(self._scores.predict_on_batch(padded))
                 for row, place in zip(scored, batch, strict=False):
                     results[place] = row[: len(sequences[place]) - 1]
-                if progress is not None:
-                    progress(len(batch))
+                bar.add(len(batch))
         return [results[place] for place in range(len(sequences))]
 
 
@@ -170,8 +172,8 @@ def perplexity(
     tokens: np.ndarray,
     token_bytes: np.ndarray | None = None,
     stride: int | None = None,
-    progress: Callable[[int], object] | None = None,
     start_id: int | None = None,
+    verbose: bool = False,
 ) -> Perplexity:
     r"""Computes the perplexity of a text: predicts each token but the first once.
 
@@ -188,15 +190,15 @@ def perplexity(
         token_bytes: float array or None. The bytes per id. Defaults to None: 1 each.
         stride: int in [1, max_length] or None. Tokens from one window to the next. A
             smaller one gives more context. Defaults to None: half of `max_length`.
-        progress: function or None. Takes the number of windows just done.
         start_id: int or None. Takes the place of a window's first token, for models
             that need it first in every sequence, as Gemma does.
+        verbose: bool. Shows a progress bar. Defaults to False.
 
     Returns:
         `Perplexity`.
 
     Raises:
-        EvaluationError: If the text has fewer than two tokens.
+        ArgumentError: If the text has fewer than two tokens.
 
     Example:
     >>> found = perplexity(TokenScorer(model, 16), np.arange(100))
@@ -205,7 +207,7 @@ def perplexity(
     """
     tokens = np.asarray(tokens)
     if tokens.ndim != 1 or len(tokens) < 2:
-        raise EvaluationError(
+        raise ArgumentError(
             f"`tokens` must be one row of two or more. Received: shape {tokens.shape}. "
             "Give more text."
         )
@@ -219,7 +221,7 @@ def perplexity(
     windows = [tokens[max(0, end - length) : end + 1] for end in ends]
     if start_id is not None:
         windows = [np.append(start_id, window[1:]) for window in windows]
-    scores = scorer.score(windows, progress)
+    scores = scorer.score(windows, verbose)
     fresh = np.diff([0, *ends])
     nats = -sum(
         float(np.sum(log_probability[-count:], dtype="float64"))

@@ -1,27 +1,26 @@
 """Export to a GGUF file, which llama.cpp and what is built on it serve."""
 
 import contextlib
-import dataclasses
-import importlib
+import importlib.util
 import math
 import os
 import pathlib
 import re
 import tempfile
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
 from keras_idea.errors import ExportFailed, ExportRefused
+from keras_idea.files import replacing
 from keras_idea.hub import configs
-from keras_idea.hub.folder import is_hf_folder
 from keras_idea.hub.importer import weight_files
 from keras_idea.lm.export.gguf_tokenizer import add_tokenizer
 from keras_idea.lm.export.hf import check_installed, export_hf
-from keras_idea.lm.export.target import Export, check_target, replacing_target
-from keras_idea.validation import check_choice, missing, require
+from keras_idea.lm.export.target import Export, check_target
+from keras_idea.validation import check_choice, require
 
 #: Types that this package writes; llama-cpp-python makes the others from "f16".
 DTYPES = ("f32", "f16", "bf16", "q8_0")
@@ -34,31 +33,29 @@ _COARSE = 0.3
 _FLOAT32 = ("ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "position_embd.weight")
 _EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(\w+)\.weight")
 _MIXTRAL = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
+# What llama.cpp and a config name otherwise, or alike.
+_SAME = {
+    "layer_norm_rms_eps": "rms_norm_eps",
+    "final_logit_softcapping": "final_logit_softcapping",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "expert_used_count": "num_experts_per_tok",
+    "expert_feed_forward_length": "moe_intermediate_size",
+    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+}
 _FALLBACK = (
     "{count} matrices are float16, because their rows are no multiple of 32 long, as "
     "blocks are. `round_to=32` avoids it."
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Arch:
-    """How llama.cpp has a family.
-
-    Attributes:
-        name: str, llama.cpp's.
-        turned: bool, whether its rotation pairs neighbors, where transformers pairs
-            the halves of a head.
-        plus_one: bool, whether its norms multiply by the weight itself, where
-            transformers multiplies by 1 + weight.
-        windowed: bool, whether it has the sliding window.
-        largest: int, layers of the one model whose queries it scales otherwise.
-    """
+class _Arch(NamedTuple):
+    """How llama.cpp has a family."""
 
     name: str
-    turned: bool = False
-    plus_one: bool = False
-    windowed: bool = False
-    largest: int = 0
+    turned: bool = False  # its rotation pairs neighbors, transformers' halves of a head
+    plus_one: bool = False  # norms multiply by the weight, transformers' by 1 + weight
+    windowed: bool = False  # it has the sliding window
+    largest: int = 0  # layers of the one model whose queries it scales otherwise
 
 
 _LLAMA = _Arch("llama", turned=True)
@@ -111,24 +108,21 @@ def export_gguf(
     check_target(path, ".gguf")
     check_installed("The export to GGUF")
     require("gguf", "The export to GGUF", "gguf", ExportRefused)
-    if dtype in QUANTIZED:
-        _require_llama_cpp(dtype)
+    if dtype in QUANTIZED and importlib.util.find_spec("llama_cpp") is None:
+        raise ExportRefused(
+            f"dtype={dtype!r} needs llama.cpp's quantizer, which is not installed: pip "
+            "install llama-cpp-python. Or use 'q8_0'."
+        )
     with contextlib.ExitStack() as stack:
         if isinstance(model, (str, os.PathLike)):
             folder = pathlib.Path(model)
-            if not is_hf_folder(folder):
-                raise ExportRefused(
-                    f"{str(folder)!r} is no Hugging Face folder. Give one, or a model."
-                )
         else:
-            check_family(model)
             room = stack.enter_context(tempfile.TemporaryDirectory())
             folder = pathlib.Path(room) / "folder"
             export_hf(model, folder, "float32")
         config = configs.read_config(folder)
         arch = _arch_of(config)
-        size = sum(file.stat().st_size for file in weight_files(folder))
-        temporary = stack.enter_context(replacing_target(path, size))
+        temporary = stack.enter_context(replacing(path))
         _write(folder, config, arch, temporary, "f16" if dtype in QUANTIZED else dtype)
         if dtype in QUANTIZED:
             _quantize(temporary, dtype)
@@ -139,25 +133,6 @@ def export_gguf(
     return Export(path, what, match, notes)
 
 
-def _require_llama_cpp(dtype: str) -> None:
-    if missing(["llama_cpp"]):
-        raise ExportRefused(
-            f"dtype={dtype!r} needs llama.cpp's quantizer, which is not installed: pip "
-            "install llama-cpp-python. Or use 'q8_0'."
-        )
-
-
-def check_family(model: Any) -> None:
-    """Refuses a KerasHub model of a family that no GGUF file is written of."""
-    backbone = getattr(model, "backbone", model)
-    kind = configs.model_type_of(backbone)
-    if kind not in ARCHS:
-        raise ExportRefused(
-            f"{type(backbone).__name__} has no export to GGUF; these `model_type`s "
-            f"have one: {', '.join(ARCHS)}. Use `export_hf`."
-        )
-
-
 def _arch_of(config: Any) -> _Arch:
     """llama.cpp's architecture for a config; refuses what it computes otherwise."""
     kind = config.model_type
@@ -166,25 +141,22 @@ def _arch_of(config: Any) -> _Arch:
             f"No GGUF file is written of model_type={kind!r}; these have one: "
             f"{', '.join(ARCHS)}. Use the Hugging Face folder."
         )
-    wrong = None
-    experts = getattr(config, "norm_topk_prob", None)
-    if experts is not None and experts != (kind == "qwen3_moe"):
-        wrong = f"norm_topk_prob={experts}"
-    if getattr(config, "mlp_only_layers", None):
-        wrong = f"mlp_only_layers={config.mlp_only_layers}"
+    # What llama.cpp computes, whatever the config says.
+    fixed: dict[str, Any] = {"mlp_only_layers": []}
+    if hasattr(config, "norm_topk_prob"):
+        fixed["norm_topk_prob"] = kind == "qwen3_moe"
     if kind == "smollm3":
-        usual = [int((i + 1) % 4 != 0) for i in range(config.num_hidden_layers)]
-        if list(config.no_rope_layers) != usual:
-            wrong = f"no_rope_layers={config.no_rope_layers}"
-    if kind == "gemma2" and None in (
-        config.final_logit_softcapping,
-        config.attn_logit_softcapping,
-    ):
-        wrong = "soft caps of None"
+        numbers = range(1, config.num_hidden_layers + 1)
+        fixed["no_rope_layers"] = [int(i % 4 != 0) for i in numbers]
+    received = {key: getattr(config, key, None) for key in fixed}
+    wrong = [f"{k}={v}" for k, v in received.items() if v not in (None, fixed[k])]
+    caps = ("final_logit_softcapping", "attn_logit_softcapping")
+    if kind == "gemma2":
+        wrong += [f"{key}=None" for key in caps if getattr(config, key) is None]
     if wrong:
         raise ExportRefused(
             f"llama.cpp's {ARCHS[kind].name!r} computes something else. Received: "
-            f"{wrong}. Use the Hugging Face folder."
+            f"{', '.join(wrong)}. Use the Hugging Face folder."
         )
     return ARCHS[kind]
 
@@ -238,46 +210,38 @@ def _add_keys(writer: Any, config: Any, arch: _Arch, gguf: Any) -> None:
     """Writes what llama.cpp has to know of the model besides its weights."""
     heads, size = config.num_attention_heads, _head_dim(config)
     inner = getattr(config, "n_inner", None) or 4 * config.hidden_size
-    inner = getattr(config, "intermediate_size", inner)
-    writer.add_vocab_size(config.vocab_size)
-    writer.add_context_length(_context(config, arch))
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(inner)
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(getattr(config, "num_key_value_heads", heads))
-    writer.add_key_length(size)
-    writer.add_value_length(size)
-    if arch.name == "gpt2":
-        writer.add_layer_norm_eps(config.layer_norm_epsilon)
-        return
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_dimension_count(size)
+    experts = getattr(config, "num_local_experts", None)
     parts = configs.rotary_parts(config.to_dict())
     rope = parts.get("full_attention", parts.get("", {}))
-    writer.add_rope_freq_base(float(rope.get("rope_theta", 10_000.0)))
+    local = parts.get("sliding_attention")
+    known = {
+        "vocab_size": config.vocab_size,
+        "context_length": _context(config, arch),
+        "embedding_length": config.hidden_size,
+        "block_count": config.num_hidden_layers,
+        "feed_forward_length": getattr(config, "intermediate_size", inner),
+        "head_count": heads,
+        "head_count_kv": getattr(config, "num_key_value_heads", heads),
+        "key_length": size,
+        "value_length": size,
+        "sliding_window": config.sliding_window if arch.windowed else None,
+        "expert_count": getattr(config, "num_experts", None) or experts,
+        **{key: getattr(config, name, None) for key, name in _SAME.items()},
+    }
+    if arch.name == "gpt2":
+        known["layer_norm_eps"] = config.layer_norm_epsilon
+    else:
+        known["rope_dimension_count"] = size
+        known["rope_freq_base"] = float(rope.get("rope_theta", 10_000.0))
     if configs.rotary_type(rope) == "linear":
-        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
-        writer.add_rope_scaling_factor(float(rope["factor"]))
-    if arch.windowed:
-        writer.add_sliding_window(config.sliding_window)
-    if "sliding_attention" in parts:
-        theta = parts["sliding_attention"].get("rope_theta", 10_000.0)
-        writer.add_float32(f"{arch.name}.rope.freq_base_swa", float(theta))
-    if getattr(config, "final_logit_softcapping", None):
-        writer.add_final_logit_softcapping(config.final_logit_softcapping)
-    if getattr(config, "attn_logit_softcapping", None):
-        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
-    experts = getattr(config, "num_experts", None)
-    experts = experts or getattr(config, "num_local_experts", None)
-    if experts:
-        writer.add_expert_count(experts)
-        writer.add_expert_used_count(config.num_experts_per_tok)
-        for key in ("moe_intermediate_size", "shared_expert_intermediate_size"):
-            if getattr(config, key, None):
-                shared = key.startswith("shared")
-                add = "shared_feed_forward_length" if shared else "feed_forward_length"
-                getattr(writer, f"add_expert_{add}")(getattr(config, key))
+        known["rope_scaling_type"] = gguf.RopeScalingType.LINEAR
+        known["rope_scaling_factor"] = float(rope["factor"])
+    for key, value in known.items():
+        if value is not None:
+            getattr(writer, f"add_{key}")(value)
+    if local is not None:
+        theta = float(local.get("rope_theta", 10_000.0))
+        writer.add_float32(f"{arch.name}.rope.freq_base_swa", theta)
 
 
 def _tensors(
@@ -402,14 +366,6 @@ def _check(
             raise ExportFailed(f"{name!r} differs by {apart:.2g} of its largest value.")
         worst, count = max(worst, apart), count + 1
         halves += kind == "F16"
-    sizes = {
-        "block_count": config.num_hidden_layers,
-        "embedding_length": config.hidden_size,
-        "context_length": _context(config, arch),
-    }
-    for key, size in sizes.items():
-        if reader.get_field(f"{arch.name}.{key}").contents() != size:
-            raise ExportFailed(f"The GGUF file has another {key}.")
     if count != len(found):
         raise ExportFailed("The GGUF file holds other tensors.")
     return f"{count} tensors within {worst:.1e} of the largest value", halves

@@ -7,36 +7,32 @@ from typing import Any
 import keras
 
 from keras_idea.errors import ExportFailed, ExportRefused, KerasIdeaError
-from keras_idea.files import weights_bytes
+from keras_idea.files import replacing
 from keras_idea.hub import configs
-from keras_idea.hub.compare import Match, compare, keras_outputs
-from keras_idea.hub.families import is_backbone, is_task
-from keras_idea.hub.folder import probe_rows, task_class, their_outputs
+from keras_idea.hub.compare import Match, compare, expected_of, keras_outputs
+from keras_idea.hub.families import is_task
+from keras_idea.hub.folder import predicts, probe_rows, task_class, their_outputs
 from keras_idea.hub.importer import written_weights
 from keras_idea.hub.kept import kept_of
 from keras_idea.hub.rebuild import rebuild_backbone
 from keras_idea.hub.tokenizers import write_own_tokenizer
 from keras_idea.keras_private.hub_importers import converter_of
 from keras_idea.lm.export.target import (
+    NO_TOKENIZER,
     Export,
     check_compacted,
     check_target,
-    replacing_target,
 )
 from keras_idea.validation import check_choice, require, require_installed
 
-#: Dtypes of a folder's weights, and the bytes of a number.
-DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2}
+#: Dtypes of a folder's weights.
+DTYPES = ("float32", "bfloat16", "float16")
 # Largest difference for outputs of at most 1, of weights in float32, or rounded. Of
 # SmolLM2 cut by magnitude, which amplifies rounding, it is 1.1e-4; uncut, 2e-6.
 _TOLERANCE, _HALF_TOLERANCE = 2e-4, 5e-2
 _ROUNDED = (
     "Its weights are rounded to {dtype}, as the checkpoint's were. "
     "`dtype='float32'` keeps them exact."
-)
-_NO_TOKENIZER = (
-    "It has no tokenizer, because the model has none. Set `lm.preprocessor` before you "
-    "export it."
 )
 
 
@@ -77,8 +73,7 @@ def export_hf(
     check_compacted(model)
     model = _as_task(model)
     backbone: Any = model.backbone if is_task(model) else model
-    size = weights_bytes(backbone.count_params(), len(backbone.variables))
-    with replacing_target(path, size) as folder:
+    with replacing(path) as folder:
         folder.mkdir()
         config, kind, dtype = _write(model, backbone, folder, dtype)
         notes = _write_tokenizer(model, folder)
@@ -95,36 +90,21 @@ def check_installed(what: str) -> None:
     require_installed(packages, what, "hub,export,torch", ExportRefused)
 
 
-def check_family(backbone: keras.Model) -> None:
-    """Refuses a backbone that `export_hf` cannot write."""
-    converter_of(configs.model_type_of(backbone))
-
-
 def _as_task(model: keras.Model) -> keras.Model:
     """The model, or the task around a backbone of a language model, in float32."""
-    if not (is_task(model) or is_backbone(model)):
-        raise ExportRefused(
-            f"KerasHub's models can be exported. Received: {type(model).__name__} "
-            f"'{model.name}'. Use a KerasHub model, in a run `hub = \"llama3\"`."
-        )
+    causal_lm = require("keras_hub", "An export", "hub").models.CausalLM
     backbone: Any = model.backbone if is_task(model) else model
-    hub = require("keras_hub", "The export to Hugging Face", "hub").models
-    task = model if is_task(model) else task_class(hub.CausalLM, type(backbone))
-    if task is None:
+    kind = type(model) if is_task(model) else task_class(causal_lm, type(model))
+    exact = backbone.dtype_policy.name == "float32"
+    if kind is None or not issubclass(kind, causal_lm) or (is_task(model) and exact):
         return model
-    if is_task(model) and backbone.dtype_policy.name == "float32":
-        return model
-    preprocessor = None
-    if is_task(model):
-        task, preprocessor = type(model), model.preprocessor
-        if not isinstance(model, hub.CausalLM):
-            return model
-    if backbone.dtype_policy.name != "float32":
+    if not exact:
         copied = rebuild_backbone(backbone, {"dtype": "float32"})
         for new, old in zip(copied.variables, backbone.variables, strict=True):
             new.assign(old.value)
         backbone = copied
-    made: keras.Model = task(backbone=backbone, preprocessor=preprocessor)
+    preprocessor = getattr(model, "preprocessor", None)
+    made: keras.Model = kind(backbone=backbone, preprocessor=preprocessor)
     return made
 
 
@@ -208,14 +188,13 @@ def _with_own_tokens(
 
 
 def _auto_class(model: Any) -> Any:
-    import keras_hub
     import transformers
 
-    if isinstance(model, keras_hub.models.CausalLM):
-        return transformers.AutoModelForCausalLM
-    if isinstance(model, keras_hub.models.ImageClassifier):
+    if not predicts(model):
+        return transformers.AutoModel
+    if hasattr(model, "num_classes"):
         return transformers.AutoModelForImageClassification
-    return transformers.AutoModel
+    return transformers.AutoModelForCausalLM
 
 
 def _shapes(theirs: Any) -> dict[str, tuple[int, ...]]:
@@ -236,7 +215,7 @@ def _write_tokenizer(model: Any, folder: pathlib.Path) -> tuple[str, ...]:
     ):
         return ()
     if getattr(preprocessor, "tokenizer", None) is None:
-        return (_NO_TOKENIZER,)
+        return (NO_TOKENIZER,)
     return write_own_tokenizer(preprocessor, folder)
 
 
@@ -244,23 +223,13 @@ def _check(
     model: Any, backbone: Any, config: Any, kind: Any, folder: pathlib.Path, dtype: str
 ) -> Match:
     """Compares the folder, as transformers loads it, with the model."""
-    ours = model if _predicts(model) else backbone
     hf_config = configs.as_dict(config)
     try:
         theirs, _ = their_outputs(folder, hf_config, kind)
-    except KerasIdeaError as error:
-        raise ExportFailed(str(error)) from error
     except Exception as error:
         raise ExportFailed(f"transformers cannot load the export: {error}") from error
-    rows = probe_rows(backbone, hf_config, None)
-    tolerance = _TOLERANCE if dtype == "float32" else _HALF_TOLERANCE
+    rows = probe_rows(getattr(backbone, "image_shape", None), hf_config, None)
+    ours = keras_outputs(model if predicts(model) else backbone)
     causal = kind.__name__ == "AutoModelForCausalLM"
-    return compare(keras_outputs(ours), theirs, rows, tolerance, causal)
-
-
-def _predicts(model: Any) -> bool:
-    """Whether a task computes logits, as its counterpart in transformers does."""
-    import keras_hub
-
-    kinds = (keras_hub.models.CausalLM, keras_hub.models.ImageClassifier)
-    return isinstance(model, kinds)
+    tolerance = _TOLERANCE if dtype == "float32" else _HALF_TOLERANCE
+    return compare(expected_of(ours, rows, causal), theirs, tolerance)

@@ -1,35 +1,32 @@
 """Where an export goes: written beside its place, moved there once it is checked."""
 
-import contextlib
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterator
 
 import keras
 
-from keras_idea import files
 from keras_idea.errors import ExportRefused
 from keras_idea.hub.compare import Match
+from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.keras_private.layers import walk
 from keras_idea.surgery import find_groups
+
+#: A note of an export.
+NO_TOKENIZER = (
+    "It has no tokenizer, because the model has none. Set `lm.preprocessor` before you "
+    "export it."
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """An export that was written.
-
-    Attributes:
-        path: path of its file or folder.
-        what: str, what was written.
-        match: `Match` or str, how it compares with the model.
-        notes: tuple of str, what else there is to know.
-    """
+    """An export that was written."""
 
     path: str | os.PathLike
     what: str
-    match: Match | str
-    notes: tuple[str, ...] = ()
+    match: Match | str  # how it compares with the model
+    notes: tuple[str, ...] = ()  # what else there is to know
 
     def __str__(self) -> str:
         """Lines for the user."""
@@ -38,7 +35,7 @@ class Export:
 
 
 def check_target(path: str | os.PathLike, suffix: str = "") -> None:
-    """Refuses a path that exists, or at which nothing can be made.
+    """Rejects a path that exists, or has another ending.
 
     Raises:
         ExportRefused: what is wrong with the path.
@@ -49,41 +46,30 @@ def check_target(path: str | os.PathLike, suffix: str = "") -> None:
             f"The path of an export ends in {suffix or 'a name'!r}. Received: "
             f"path={str(path)!r}. Give another path."
         )
-    files.check_place(target, ExportRefused, f"{str(path)!r} cannot be made")
     if target.exists():
         raise ExportRefused(
             f"{str(path)!r} exists already. Remove it, or give another path."
         )
 
 
-@contextlib.contextmanager
-def replacing_target(path: str | os.PathLike, size: int) -> Iterator[pathlib.Path]:
-    """As `files.replacing`, with `size` bytes free.
-
-    Raises:
-        ExportRefused: if nothing can be made there, or there is no room.
-    """
-    with contextlib.ExitStack() as stack:
-        try:
-            temporary = stack.enter_context(files.replacing(path))
-            files.reserve(temporary.parent, size)
-        except OSError as error:
-            raise ExportRefused(f"{str(path)!r} cannot be written: {error}.") from None
-        yield temporary
-
-
 def check_compacted(model: keras.Model) -> None:
-    """Refuses a model with masked neurons, or one that is quantized."""
+    """Refuses what is no KerasHub model, has masked neurons, or is quantized."""
+    name = f"{type(model).__name__} '{model.name}'"
+    if not (is_task(model) or is_backbone(model)):
+        raise ExportRefused(
+            f"KerasHub's models can be exported. Received: {name}. Use a KerasHub "
+            'model, in a run `hub = "llama3"`.'
+        )
     for group in find_groups(model):
-        if group.masks_itself or group.width < group.hidden_dim:
+        if group.holds_state or group.width < group.hidden_dim:
             raise ExportRefused(
-                f"{type(model).__name__} '{model.name}' is not compact: {group.name} "
-                f"has {group.width} active {group.units} of {group.hidden_dim}. "
-                "Export what `keras_idea.compact(model)` returns."
+                f"{name} is not compact: {group.name} has {group.width} active "
+                f"{group.units} of {group.hidden_dim}. Export what "
+                "`keras_idea.compact(model)` returns."
             )
     for layer in walk(model):
         if getattr(layer, "quantization_mode", None) is not None:
             raise ExportRefused(
-                f"'{layer.name}' of {type(model).__name__} is quantized. Export the "
-                "model that was quantized."
+                f"'{layer.name}' of {name} is quantized. Export the model that was "
+                "quantized."
             )

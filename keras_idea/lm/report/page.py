@@ -9,7 +9,7 @@ import pathlib
 import tomllib
 from collections.abc import Sequence
 
-from keras_idea.errors import ReportRefused, RunRecordError
+from keras_idea.errors import ArgumentError
 from keras_idea.files import write_atomically
 from keras_idea.lm.report.table import (
     COLUMNS,
@@ -64,7 +64,7 @@ def read_run(path: str | os.PathLike) -> RunRecord:
             (path / "sample.txt").read_text("utf-8", errors="replace"),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunRecordError(
+        raise ArgumentError(
             f"{str(path)!r} is no finished run: {error}. Give a folder that "
             "`keras-idea train` has finished."
         ) from None
@@ -78,7 +78,7 @@ def report(
     if output.exists() and not (
         output.is_file() and output.read_bytes().startswith(MARK.encode())
     ):
-        raise ReportRefused(
+        raise ArgumentError(
             f"{str(output)!r} is no report, so it is not replaced. Give another name "
             "(--output)."
         )

@@ -1,13 +1,13 @@
 """How the models of a run are compiled: optimizer, learning rate and loss."""
 
+from typing import Any
+
 import keras
 
 from keras_idea.errors import ConfigError
 from keras_idea.keras_private.layers import rematerialize, walk
 from keras_idea.lm.runs.config import RunConfig
-from keras_idea.models import DecoderBlock
-from keras_idea.schedules import CosineDecay
-from keras_idea.schedules.learning_rate import Accumulated
+from keras_idea.schedules import Accumulated, CosineDecay
 from keras_idea.surgery import find_ffns
 
 
@@ -95,14 +95,11 @@ def rematerialize_blocks(model: keras.Model) -> None:
         rematerialize(block)
 
 
-def transformer_blocks(model: keras.Model) -> list[keras.layers.Layer]:
-    """The blocks of this package's decoder, or of a KerasHub `CausalLM`, in order."""
-    backbone = getattr(model, "backbone", None)
-    if backbone is None:
-        return [layer for layer in model.layers if isinstance(layer, DecoderBlock)]
+def transformer_blocks(model: Any) -> list[keras.layers.Layer]:
+    """Returns the blocks of a KerasHub `CausalLM`, in order."""
     owners = {id(layer) for ffn in find_ffns(model) for layer in ffn.layers}
     return [
         layer
-        for layer in backbone.layers
+        for layer in model.backbone.layers
         if any(id(part) in owners for part in walk(layer))
     ]

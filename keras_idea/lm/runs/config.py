@@ -70,10 +70,9 @@ class Table(BaseModel):
 class Model(Table):
     """`[model]`: what is trained, and its shape before and after pruning."""
 
-    hub: Annotated[str, _of("model.hub", HUB_FAMILIES)] | None = _key(
-        None,
-        f"a KerasHub family, from random weights: {', '.join(HUB_FAMILIES)} "
-        "(default: the decoder of this package)",
+    hub: Annotated[str, _of("model.hub", HUB_FAMILIES)] = _key(
+        "llama3",
+        f"a KerasHub family, from random weights: {', '.join(HUB_FAMILIES)}",
     )
     preset: _Text | None = _key(
         None,
@@ -107,14 +106,9 @@ class Model(Table):
     )
 
     @property
-    def uses_keras_hub(self) -> bool:
-        """Whether the models are KerasHub's."""
-        return self.hub is not None or self.preset is not None
-
-    @property
     def key_value_heads(self) -> int:
         """Key/value heads of a model that begins from nothing."""
-        own = self.hub and HUB_FAMILIES[self.hub].from_nothing.key_value_heads
+        own = HUB_FAMILIES[self.hub].from_nothing.key_value_heads
         return self.num_key_value_heads or own or self.num_heads
 
     @property
@@ -133,7 +127,9 @@ class Data(Table):
         "files or folders: text, .jsonl, .parquet, also .zst and .gz; or "
         '"stdlib", the source code of Python',
     )
-    dataset: _Text | None = _key(None, "instead, a Hugging Face dataset: NAME@REVISION")
+    dataset: _Text | None = _key(
+        None, "instead, a Hugging Face dataset: NAME:CONFIG@REVISION"
+    )
     field: _Text = _key("text", "the key or column of a record that holds its text")
     documents: Literal["file", "paragraphs", "lines"] = _key(
         "file", "what a document of a text file is: file, paragraphs or lines"
@@ -174,7 +170,7 @@ class Optimizer(Table):
     weight_decay: _Rate = _key(0.01, "weight decay")
     global_clipnorm: _Positive | None = _key(None, "the most norm of all gradients")
     gradient_accumulation_steps: _Count = _key(
-        1, "splits the batch of a step into parts: less memory", may_change=True
+        1, "splits the batch of a step into parts: less memory"
     )
 
 
@@ -185,7 +181,6 @@ class Distillation(Table):
     temperature: _Positive = _key(1.0, "divides the logits of both models")
     weight: _Fraction = _key(0.5, "the teacher's share of the loss")
     top_k: _Count | None = _key(None, "only the teacher's most likely tokens")
-    features: bool = _key(False, "also compares the output of each block")
 
 
 class Pruning(Table):
@@ -392,8 +387,6 @@ def _conflicts(config: RunConfig, wrote: set[str]) -> Any:
             yield f"`{key}` needs `{needed}`, which is not given."
     if model.preset is None:
         yield from _wrong_sizes(model)
-    if data.chat and not model.uses_keras_hub:
-        yield "`data.chat` needs `model.preset` or `model.hub`."
     step = config.parts * config.distribution.data
     if data.batch_size % step:
         yield (
@@ -419,15 +412,12 @@ def _conflicts(config: RunConfig, wrote: set[str]) -> Any:
 
 
 def _wrong_sizes(model: Model) -> Any:
-    if model.hub is None and (model.tokenizer != "bytes" or model.vocabulary_size):
-        yield "`model.tokenizer` and `model.vocabulary_size` need `model.hub`."
-    elif model.hub is not None:
-        try:
-            check_tokenizer(
-                model.hub, model.tokenizer, model.vocabulary_size, "model.tokenizer"
-            )
-        except ConfigError as error:
-            yield str(error)
+    try:
+        check_tokenizer(
+            model.hub, model.tokenizer, model.vocabulary_size, "model.tokenizer"
+        )
+    except ConfigError as error:
+        yield str(error)
     if model.model_dim % (2 * model.num_heads):
         yield (
             "`model.model_dim` must be a multiple of 2 × `num_heads`. Received: "

@@ -13,7 +13,7 @@ import numpy as np
 from keras_idea import processes
 from keras_idea.callbacks import Checkpoint, Monitor
 from keras_idea.distillation import distiller
-from keras_idea.errors import TextError, TrainingDiverged
+from keras_idea.errors import PruningStopped, TextError
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm import distribution as devices
 from keras_idea.lm.data.tokens import Batch
@@ -106,7 +106,7 @@ class Run:
         _, following, *weights = self.validation
         counts = weights[0] > 0 if weights else np.ones(following.shape, bool)
         return LossUnits(
-            train=text.train_bytes_per_token(),
+            train=text.bytes_per_token(),
             validation=text.bytes_per_token(following[counts]),
             train_counted=text.counted,
             validation_counted=float(counts.mean()),
@@ -166,7 +166,7 @@ class Progress(keras.callbacks.Callback):
             run.folder.write("metrics.csv", metrics_csv(run.curves.values()))
             self._tell(step, curve.last())
         if not math.isfinite(bits):
-            raise TrainingDiverged(
+            raise PruningStopped(
                 f"The loss of the {self.name} model is {bits} after {step:,} steps. "
                 "Lower `optimizer.peak_learning_rate`, or raise `warmup_steps`."
             )
@@ -272,9 +272,6 @@ def _taught(config: RunConfig, teacher: keras.Model, student: keras.Model) -> An
 
 
 def _monitor(run: Run, name: str) -> list[keras.callbacks.Callback]:
-    config = run.config
-    if not config.run.tensorboard:
+    if not run.config.run.tensorboard:
         return []
-    logs = run.folder.path / "tensorboard" / name.replace(" ", "-")
-    tokens = config.data.batch_size // config.parts * run.length
-    return [Monitor(logs, tokens_per_batch=tokens, sequence_length=run.length)]
+    return [Monitor(run.folder.path / "tensorboard" / name.replace(" ", "-"))]

@@ -10,12 +10,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from keras_idea.errors import ConfigError, RunFolderError
-from keras_idea.files import TEMPORARY, locked, replacing, write_atomically, writing
+from keras_idea.errors import ConfigError
+from keras_idea.files import TEMPORARY, write_atomically
 from keras_idea.lm.runs.config import RunConfig, load_config
 from keras_idea.lm.runs.text import paths_read
-
-_CURE = "Free space, or make the folder writable; the same command resumes the run."
+from keras_idea.validation import require
 
 
 class RunFolder:
@@ -35,17 +34,18 @@ class RunFolder:
 
         The lock ends with the process, even if that is killed.
         """
-        with contextlib.ExitStack() as stack:
-            with writing("The run folder", self.path, _CURE):
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    lock = self.path.with_name(f".{self.path.name}.lock")
-                    stack.enter_context(locked(lock))
-                except BlockingIOError as error:
-                    raise RunFolderError(
-                        f"Another process carries out the run in {self.shown!r} "
-                        f"({error}). Wait for it, or give another folder (--output)."
-                    ) from None
+        filelock = require("filelock", "A run", "cli")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        try:
+            # `keras-idea status` holds it for a moment.
+            stack = filelock.FileLock(lock, timeout=1).acquire()
+        except filelock.Timeout:
+            raise ConfigError(
+                f"Another process carries out the run in {self.shown!r}. Wait for it, "
+                "or give another folder (--output)."
+            ) from None
+        with stack:
             yield
 
     def resumes(self, config: RunConfig, overwrite: bool) -> bool:
@@ -54,7 +54,7 @@ class RunFolder:
             return False
         began = self.path / "config.toml"
         if not began.is_file():
-            raise RunFolderError(
+            raise ConfigError(
                 f"{self.shown!r} is no run folder: it has no config.toml. Give another "
                 "folder (--output)."
             )
@@ -64,7 +64,7 @@ class RunFolder:
         else:
             changed = _changes(config, began)
         if changed and not overwrite:
-            raise RunFolderError(
+            raise ConfigError(
                 f"{self.shown!r} holds another run: {changed[0]}. Give another folder "
                 "(--output), or put that run aside with --overwrite."
             )
@@ -78,8 +78,7 @@ class RunFolder:
             aside = next(place for place in places if not place.exists())
             os.rename(self.path, aside)
             print(f"The earlier run is now in {aside}", flush=True)
-        with writing("The run folder", self.path, _CURE):
-            self.path.mkdir(parents=True, exist_ok=True)
+        self.path.mkdir(parents=True, exist_ok=True)
         self.write("config.toml", config.to_toml())
 
     def checkpoints(self, training: str) -> pathlib.Path:
@@ -110,19 +109,9 @@ class RunFolder:
         facts = {"run": self.shown, **facts, "time": round(time.time())}
         self.write("status.json", json.dumps(facts, indent=1) + "\n")
 
-    @contextlib.contextmanager
-    def replacing(self, name: str) -> Iterator[pathlib.Path]:
-        """Gives a temporary path that becomes `name` once it is written whole."""
-        with (
-            writing(name, self.path, _CURE),
-            replacing(self.path / name) as path,
-        ):
-            yield path
-
     def write(self, name: str, text: str) -> None:
         """Writes a text file, whole or not at all."""
-        with writing(name, self.path, _CURE):
-            write_atomically(self.path / name, text)
+        write_atomically(self.path / name, text)
 
 
 def _changes(config: RunConfig, began: pathlib.Path) -> list[str]:

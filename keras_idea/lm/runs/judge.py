@@ -8,24 +8,17 @@ from typing import Any
 
 import keras
 
-from keras_idea.errors import ConfigError, EvaluationError, ExportRefused
+from keras_idea.errors import ArgumentError, ConfigError
 from keras_idea.hub.families import needs_start
-from keras_idea.hub.family import NUM_BYTES
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.data.documents import documents, find_files
-from keras_idea.lm.data.vocabulary import (
-    Vocabulary,
-    byte_vocabulary,
-    tokenizer_vocabulary,
-)
+from keras_idea.lm.data.vocabulary import Vocabulary, tokenizer_vocabulary
 from keras_idea.lm.evaluation.perplexity import Perplexity, TokenScorer, perplexity
-from keras_idea.lm.export.load import load_run, reads_bytes
+from keras_idea.lm.export.load import load_run
 from keras_idea.lm.runs.config import RunConfig, load_config
 
 #: Tokens that a model sees at once if its run does not say.
 DEFAULT_LENGTH = 1024
-# A text and its tokens are held in memory.
-_MOST_BYTES = 512_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,27 +32,22 @@ class LoadedModel:
 
 def load_judged(path: str | os.PathLike, length: int | None = None) -> LoadedModel:
     """Loads a run's narrow model, or any checkpoint, to evaluate it."""
-    try:
-        model: Any = load_run(path, purpose="evaluate")
-    except ExportRefused as error:
-        raise EvaluationError(str(error)) from error
+    model: Any = load_run(path)
     vocabulary, window_start = vocabulary_of(model), None
     if vocabulary is None:
-        raise EvaluationError(
+        raise ArgumentError(
             f"The model in {str(path)!r} has no tokenizer. Save it with its "
             "preprocessor, by `lm.save_to_preset`."
         )
     config = run_config_at(path)
-    backbone = getattr(model, "backbone", None)
-    if backbone is not None:
-        from_nothing = config is not None and config.model.hub is not None
-        if needs_start(type(backbone)) and not from_nothing:
-            window_start = model.preprocessor.tokenizer.start_token_id
-        model.preprocessor = None
+    from_nothing = config is not None and config.model.preset is None
+    if needs_start(type(model.backbone)) and not from_nothing:
+        window_start = model.preprocessor.tokenizer.start_token_id
+    model.preprocessor = None
     if length is None:
         trained = None if config is None else config.model.sequence_length
         length = trained or DEFAULT_LENGTH
-    positions = getattr(backbone, "max_sequence_length", None)
+    positions = getattr(model.backbone, "max_sequence_length", None)
     length = length if positions is None else min(length, positions)
     scorer = TokenScorer(model, length, functools.partial(token_inputs, model))
     return LoadedModel(scorer, vocabulary, window_start)
@@ -71,19 +59,14 @@ def judge_text(
     """Measures the perplexity of a text: a file or folder, or "stdlib"."""
     ids = judged.vocabulary.encode(whole_text(source))
     if len(ids) < 2:
-        raise EvaluationError(f"{str(source)!r} has no 2 tokens. Give more text.")
+        raise ArgumentError(f"{str(source)!r} has no 2 tokens. Give more text.")
     sizes, start = judged.vocabulary.token_bytes, judged.window_start
-    return perplexity(judged.scorer, ids, sizes, stride, start_id=start)
+    return perplexity(judged.scorer, ids, sizes, stride, start, verbose=True)
 
 
 def whole_text(source: str | os.PathLike) -> str:
     """The text of a file, a folder or "stdlib"."""
-    files = find_files(source)
-    if sum(file.stat().st_size for file in files.values()) > _MOST_BYTES:
-        raise EvaluationError(
-            f"{str(source)!r} has more than {_MOST_BYTES:,} bytes. Give a part of it."
-        )
-    return "".join(documents(files.values()))
+    return "".join(documents(find_files(source).values()))
 
 
 def shown(found: Perplexity) -> str:
@@ -101,14 +84,11 @@ def shown(found: Perplexity) -> str:
 
 
 def vocabulary_of(model: keras.Model) -> Vocabulary | None:
-    """The tokens of a saved model; None if nothing says what its ids stand for."""
+    """Returns the vocabulary of a saved model; None if it has no tokenizer."""
     preprocessor = getattr(model, "preprocessor", None)
-    if preprocessor is not None:
-        return tokenizer_vocabulary(preprocessor.tokenizer)
-    if not reads_bytes(model):
-        return None
-    # A run on packed documents has a token that ends one.
-    return byte_vocabulary(end=model.output_shape[-1] > NUM_BYTES)
+    return (
+        None if preprocessor is None else tokenizer_vocabulary(preprocessor.tokenizer)
+    )
 
 
 def run_config_at(path: str | os.PathLike) -> RunConfig | None:

@@ -1,25 +1,21 @@
 """The models of a run, wide and narrow: from nothing, or from a checkpoint."""
 
-import contextlib
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
 
-from keras_idea.errors import (
-    ArgumentError,
-    ConfigError,
-    MissingPackage,
-)
+from keras_idea.errors import ConfigError
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.hub.families import HEAD_ARGUMENTS, HUB_FAMILIES, needs_start
 from keras_idea.hub.ffn import hub_ffns
 from keras_idea.hub.folder import task_class
 from keras_idea.hub.kept import save_preset
 from keras_idea.hub.loading import (
+    check_language_model,
     check_not_quantized,
     load,
     outline,
@@ -27,22 +23,16 @@ from keras_idea.hub.loading import (
 )
 from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.keras_private.variables import without_parameters, without_values
-from keras_idea.layers import GatedFFN, PrunableGatedFFN
 from keras_idea.lm.data.make_tokenizer import (
     DEFAULT_VOCABULARY_SIZE,
     make_tokenizer,
 )
 from keras_idea.lm.data.tokens import START_EVERY, Tokens
-from keras_idea.lm.data.vocabulary import (
-    Vocabulary,
-    byte_vocabulary,
-    tokenizer_vocabulary,
-)
+from keras_idea.lm.data.vocabulary import Vocabulary, tokenizer_vocabulary
 from keras_idea.lm.runs.compiling import compiled
 from keras_idea.lm.runs.config import Model, RunConfig
 from keras_idea.lm.runs.sizes import Sizes, narrow_sizes
 from keras_idea.lm.runs.text import tokens_of
-from keras_idea.models import DecoderConfig, decoder
 from keras_idea.validation import require
 
 
@@ -55,8 +45,8 @@ class Source:
     wide: Callable[[], keras.Model]  # makes the wide model, not compiled
     stock: Callable[[Sizes], keras.Model]  # makes a model with fresh weights
     outline: Callable[[Sizes], keras.Model]  # the same, its variables without values
-    backbone: type[keras.Model] | None = None  # None: this package's decoder
-    task: type[keras.Model] | None = None
+    backbone: type[keras.Model]
+    task: type[keras.Model]
     positions: int | None = None  # the longest sequence that the models take
 
 
@@ -65,54 +55,14 @@ def source_of(config: RunConfig, vocabulary_size: int | None = None) -> Source:
     shape = config.model
     if shape.preset is not None:
         found = _of_preset(config, shape.preset)
-    elif shape.hub is not None:
-        found = _of_family(config, shape.hub, vocabulary_size)
     else:
-        found = _of_decoder(config)
+        found = _of_family(config, shape.hub, vocabulary_size)
     if found.positions is not None and shape.sequence_length > found.positions:
         raise ConfigError(
             "`model.sequence_length` must be at most the positions of the checkpoint, "
             f"{found.positions}. Received: {shape.sequence_length}. Lower it."
         )
     return found
-
-
-def _of_decoder(config: RunConfig) -> Source:
-    """This package's own byte-level decoder."""
-    shape = config.model
-    head_dim = shape.model_dim // shape.num_heads
-    prunes_heads = "kv_groups" in shape.pruned_kinds
-    size = byte_vocabulary().vocabulary_size
-
-    def make(sizes: Sizes, ffn: Callable[..., keras.layers.Layer]) -> keras.Model:
-        heads, key_value_heads = shape.num_heads, shape.num_key_value_heads
-        if sizes.kv_groups is not None:
-            heads = sizes.kv_groups * (heads // shape.key_value_heads)
-            key_value_heads = sizes.kv_groups
-        settings = DecoderConfig(
-            vocabulary_size=size,
-            model_dim=shape.model_dim,
-            num_layers=shape.num_layers,
-            num_heads=heads,
-            num_key_value_heads=key_value_heads,
-            attention_dim=None if heads == shape.num_heads else heads * head_dim,
-            hidden_dim=sizes.neurons,
-            sequence_length=shape.sequence_length,
-        )
-        return decoder(settings, ffn=ffn, dtype=config.run.dtype)
-
-    def outlined(sizes: Sizes) -> keras.Model:
-        with without_values():
-            return make(sizes, GatedFFN)
-
-    start = Sizes(shape.hidden_dim, shape.key_value_heads if prunes_heads else None)
-    return Source(
-        start,
-        size,
-        lambda: make(start, PrunableGatedFFN),
-        lambda sizes: make(sizes, GatedFFN),
-        outlined,
-    )
 
 
 def _of_family(config: RunConfig, family: str, vocabulary_size: int | None) -> Source:
@@ -128,7 +78,7 @@ def _of_family(config: RunConfig, family: str, vocabulary_size: int | None) -> S
         "num_query_heads": shape.num_heads,
         "num_key_value_heads": shape.key_value_heads,
         "hidden_dim": shape.model_dim,
-        "intermediate_dim": shape.hidden_dim * row.ffns.per_neuron,
+        "intermediate_dim": shape.hidden_dim * row.layouts[0].per_neuron,
         "dtype": config.run.dtype,
     }
     if row.from_nothing.needs_head_dim or "kv_groups" in shape.pruned_kinds:
@@ -138,30 +88,27 @@ def _of_family(config: RunConfig, family: str, vocabulary_size: int | None) -> S
         getattr(hub.models, f"{row.prefix}CausalLM"),
         getattr(hub.models, f"{row.prefix}Backbone"),
         arguments,
-        {"intermediate_dim": row.ffns.per_neuron},
+        {"intermediate_dim": row.layouts[0].per_neuron},
     )
 
 
 def _of_preset(config: RunConfig, preset: str) -> Source:
     """A checkpoint that KerasHub loads."""
     hub, dtype = keras_hub(), config.run.dtype
-    with loading(preset):
-        check_not_quantized(preset)
-        backbone: Any = outline(preset, dtype)
-        patch_get_config(backbone)
-        ffns = hub_ffns(backbone)
-        if any(ffn.layout.experts for ffn in ffns):
-            raise ArgumentError(
-                "A mixture of experts adds the loss of its router to that of the text. "
-                "Prune it in Python, with `IdeaPruneCallback`."
-            )
-        task = task_class(hub.models.CausalLM, type(backbone))
-        if task is None:
-            raise ArgumentError(f"KerasHub has no CausalLM of a {type(backbone)}.")
+    check_not_quantized(preset)
+    backbone: Any = outline(preset, dtype)
+    check_language_model(preset, backbone)
+    patch_get_config(backbone)
+    ffns = hub_ffns(backbone)
+    if any(ffn.layout.experts for ffn in ffns):
+        raise ConfigError(
+            "`model.preset`: a mixture of experts adds the loss of its router to that "
+            "of the text. Prune it in Python, with `IdeaPruneCallback`."
+        )
+    task = task_class(hub.models.CausalLM, type(backbone))
 
     def wide() -> keras.Model:
-        with loading(preset):
-            model: Any = load(preset, dtype)
+        model: Any = load(preset, dtype)
         model.preprocessor = None  # it trains on tokens
         return model
 
@@ -238,13 +185,8 @@ class RunModels:
     text: Tokens
     source: Source
     narrow: Sizes  # at the end
-    preprocessor: Any = None  # saved with the narrow model; None: it reads bytes
+    preprocessor: Any  # saved with the narrow model
     start_id: int | None = None  # the token that every sequence begins with
-
-    @property
-    def saved_as(self) -> str:
-        """The entry of the run folder that `save` writes."""
-        return "narrow.keras" if self.preprocessor is None else "preset"
 
     def wide(self) -> keras.Model:
         """The compiled model that is pruned."""
@@ -256,9 +198,6 @@ class RunModels:
 
     def save(self, narrow: Any, path: pathlib.Path) -> None:
         """Saves a compacted model."""
-        if self.preprocessor is None or self.source.task is None:
-            narrow.save(path)
-            return
         # Around the same backbone: a preprocessor on the model would slow it down.
         backbone, preprocessor = narrow.backbone, self.preprocessor
         task: Any = self.source.task(backbone=backbone, preprocessor=preprocessor)
@@ -268,35 +207,27 @@ class RunModels:
 def run_models(config: RunConfig) -> RunModels:
     """Reads a run's text, makes its tokenizer, and gets its models ready to be made."""
     shape, made = config.model, []
-    if shape.hub is not None:
+    if shape.preset is None:
         prefix = HUB_FAMILIES[shape.hub].prefix
         kind = getattr(keras_hub().models, f"{prefix}CausalLMPreprocessor")
 
         def vocabulary(sample: str) -> Vocabulary:
-            how = (str(shape.hub), shape.tokenizer, sample, shape.vocabulary_size)
+            how = (shape.hub, shape.tokenizer, sample, shape.vocabulary_size)
             made.append(
                 kind(make_tokenizer(*how), sequence_length=shape.sequence_length)
             )
             return tokenizer_vocabulary(made[0].tokenizer)
 
         text = tokens_of(config, vocabulary)
-    elif shape.preset is not None:
-        source = source_of(config)  # before a text is tokenized
-        with loading(shape.preset):
-            made.append(preprocessor_of(shape.preset))
-            if made[0] is None:
-                raise ArgumentError("It has no tokenizer.")
-        text = tokens_of(config, tokenizer_vocabulary(made[0].tokenizer))
     else:
-        text = tokens_of(config, byte_vocabulary())
-    preprocessor, starts_all, start_id = None, False, None
-    if made:
-        (preprocessor,) = made
-        start_id = preprocessor.tokenizer.start_token_id
+        source = source_of(config)  # before a text is tokenized
+        made.append(preprocessor_of(shape.preset))
+        text = tokens_of(config, tokenizer_vocabulary(made[0].tokenizer))
+    (preprocessor,), starts_all = made, False
+    start_id = preprocessor.tokenizer.start_token_id
     if shape.preset is None:
-        size = None if preprocessor is None else text.vocabulary.vocabulary_size
-        source = source_of(config, size)
-    elif source.backbone is not None:
+        source = source_of(config, text.vocabulary.vocabulary_size)
+    else:
         # A released Gemma needs the start token before every sequence; a chat template
         # has its own.
         starts_all = needs_start(source.backbone) and not config.data.chat
@@ -312,21 +243,6 @@ def run_models(config: RunConfig) -> RunModels:
     )
 
 
-@contextlib.contextmanager
-def loading(preset: str) -> Iterator[None]:
-    """Turns each error of the block into a `ConfigError` about the preset."""
-    try:
-        yield
-    except MissingPackage:
-        raise
-    # From many places: no such folder, no such handle, no network, no FFN to prune.
-    except Exception as error:
-        raise ConfigError(
-            f"`model.preset` gives no model to prune: {' '.join(str(error).split())} "
-            f"Received: {preset!r}. Set it to a language model with its tokenizer."
-        ) from error
-
-
 def keras_hub() -> Any:
     """The module `keras_hub`, imported only now: it brings TensorFlow along."""
-    return require("keras_hub", "A KerasHub model", "hub", ConfigError)
+    return require("keras_hub", "A run", "cli", ConfigError)

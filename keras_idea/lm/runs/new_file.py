@@ -12,10 +12,16 @@ from keras_idea.errors import ConfigError
 from keras_idea.lm.runs.config import RunConfig, parse_config
 from keras_idea.lm.runs.models import source_of
 from keras_idea.lm.runs.plan import plan
-from keras_idea.settings import rules
-from keras_idea.settings.how_narrow import on_devices
-from keras_idea.settings.recommended import Recommended, recommended
-from keras_idea.settings.setting import Setting, given, setting
+from keras_idea.settings import (
+    AT_ONCE,
+    LARGE,
+    MIXED,
+    REMATERIALIZE,
+    Recommended,
+    Setting,
+    on_devices,
+    recommended,
+)
 
 #: The tables of a file: key -> what it is set to.
 _Tables: TypeAlias = dict[str, dict[str, Setting]]
@@ -30,9 +36,8 @@ _HEAD = """\
 #     keras-idea train {file}    # the same command resumes it
 #     keras-idea export {output} --hf FOLDER    # or --gguf FILE
 #
-# "measured": a letter names the measurement, and docs/settings.md says of
-# which models it is. "an estimate": nobody measured it. All other values are yours, or
-# follow from others.
+# "measured": docs/settings.md says on which models. "estimate": nobody measured it. All
+# other values are yours, or follow from others.
 """
 
 
@@ -75,53 +80,51 @@ def _tables(
         known[key] for key in ("total_steps", "tokens_per_step", "batch_size")
     )
     rest = total.value - known["begin_step"].value - known["prune_steps"].value
-    model = {"hidden_dim": given(512, "the demo's, as the sizes that are left out")}
-    source = given(["stdlib"], "Python's source code: name what your model will read")
+    model = {"hidden_dim": Setting(512, "the demo's, like the sizes that are left out")}
+    source = Setting(["stdlib"], "Python's source code: name what your model reads")
     tables = {
         "model": {
-            **(model if preset is None else {"preset": given(preset, "yours")}),
+            **(model if preset is None else {"preset": Setting(preset, "yours")}),
             **_target(known),
             **_of(known, "round_to", "sequence_length"),
         },
         "data": {
-            "paths": source if text is None else given([text], "your text"),
-            "batch_size": Setting(
-                batch.value, size.basis, f"{size.reason}; {batch.reason}"
-            ),
+            "paths": source if text is None else Setting([text], "your text"),
+            "batch_size": Setting(batch.value, f"{size.reason}; {batch.reason}"),
         },
         "budget": {
             "enlarge_steps": known["begin_step"],
             "prune_steps": known["prune_steps"],
-            "recover_steps": given(rest, f"the rest: {total.reason}"),
+            "recover_steps": Setting(rest, f"the rest: {total.reason}"),
         },
         "optimizer": _of(
             known, "peak_learning_rate", "end_learning_rate", "warmup_steps"
         ),
         "pruning": _of(known, "method", "by_weights", "refit_windows"),
         "run": {
-            "output": given(f"runs/{name}", "the run folder"),
+            "output": Setting(f"runs/{name}", "the run folder"),
             "validate_every": known["steps_per_epoch"],
         },
     }
     if preset is not None:
         tables["distillation"] = {
-            "teacher": given(preset, "the checkpoint itself"),
-            **_of(known, "weight", "temperature", "features", "top_k"),
+            "teacher": Setting(preset, "the checkpoint itself"),
+            **_of(known, "weight", "temperature", "top_k"),
         }
     fewer = max(_LEAST_BATCHES, found["steps_per_epoch"] // 2)
     if fewer < _MOST_BATCHES:
-        why = "few, because a validation comes after few steps"
-        tables["data"]["validation_batches"] = Setting(fewer, "an estimate", why)
-    parts = found["tokens_per_step"] // rules.AT_ONCE.value
+        why = "estimate: few, because a validation comes after few steps"
+        tables["data"]["validation_batches"] = Setting(fewer, why)
+    parts = found["tokens_per_step"] // AT_ONCE.value
     # A refit needs whole steps; so does TensorFlow, which rejects parts.
     whole = found.situation == "very few" or keras.backend.backend() == "tensorflow"
     if parts > 1 and not whole:
-        cut = setting(rules.AT_ONCE, parts)
+        cut = Setting(parts, AT_ONCE.reason)
         tables["optimizer"]["gradient_accumulation_steps"] = cut
-    if found["parameters"] >= rules.LARGE:
-        tables["run"]["rematerialize"] = setting(rules.REMATERIALIZE)
+    if found["parameters"] >= LARGE:
+        tables["run"]["rematerialize"] = REMATERIALIZE
     if on_devices():
-        tables["run"]["dtype"] = setting(rules.MIXED)
+        tables["run"]["dtype"] = MIXED
     return tables
 
 
@@ -137,8 +140,8 @@ def _target(known: Mapping[str, Setting]) -> dict[str, Setting]:
     reason = f"{target.reason}; {known['kept'].reason}"
     if name == "targets":
         [units] = target.value.values()
-        return {"target_dim": Setting(units, target.basis, reason)}
-    return {name: Setting(target.value, target.basis, reason)}
+        return {"target_dim": Setting(units, reason)}
+    return {name: Setting(target.value, reason)}
 
 
 def _lines(tables: _Tables) -> Iterator[str]:
@@ -148,8 +151,7 @@ def _lines(tables: _Tables) -> Iterator[str]:
         width = max(map(len, keys))
         yield f"\n[{table}]\n"
         for key, known in zip(keys, tables[table].values(), strict=True):
-            basis = "" if known.basis == "given" else f"{known.basis}: "
-            yield f"{key:{width}}  # {basis}{known.reason}\n"
+            yield f"{key:{width}}  # {known.reason}\n"
 
 
 def _toml(value: Any) -> str:

@@ -9,7 +9,7 @@ import keras
 
 from keras_idea.finding.work_count import multiply_adds
 from keras_idea.functional.counts import train_flops
-from keras_idea.hub.loading import outline
+from keras_idea.hub.loading import PEAK, outline
 from keras_idea.keras_private.optimizer_variables import build_without_values
 from keras_idea.lm.export.load import find_model
 from keras_idea.lm.report.table import markdown_table
@@ -46,6 +46,7 @@ class RunPlan:
     parameters: tuple[int, int]  # of the wide and the narrow model
     weights: tuple[int, int]  # their bytes
     optimizer: tuple[int, int]  # bytes of its state
+    loading: int  # the most bytes that loading the checkpoint takes; 0: there is none
     tokens_per_parameter: float  # of the narrow model
 
     def __str__(self) -> str:
@@ -67,8 +68,10 @@ class RunPlan:
         pairs = zip(self.parameters, self.weights, self.optimizer, strict=True)
         for name, (count, *sizes) in zip(("wide", "narrow"), pairs, strict=True):
             costs.append([name, f"{count:,}", *(f"{s / 1e6:,.3f}" for s in sizes)])
+        loading = f"Loading the checkpoint takes up to {self.loading / 1e6:,.3f} MB.\n"
         return (
             f"{markdown_table(rows)}\n{markdown_table(costs)}\n"
+            f"{loading if self.loading else ''}"
             f"{self.tokens_per_parameter:,.3g} tokens per parameter of the narrow "
             "model; docs/costs_and_benefits.md says when pruning pays."
         )
@@ -107,6 +110,7 @@ def plan(config: RunConfig) -> RunPlan:
         (first.count_params(), count),
         (_bytes(first.variables), _bytes(last.variables)),
         (states[0], states[1]),
+        round(PEAK * 4 * first.count_params()) if config.model.preset else 0,
         tokens * timeline.total / count,
     )
 
@@ -131,7 +135,7 @@ def _stages(
 
     taught = 0
     if config.distillation.teacher is not None:
-        found = find_model(config.distillation.teacher, "learn from")
+        found = find_model(config.distillation.teacher)
         if not found.endswith(".keras"):
             teacher = outline(found, config.run.dtype)
             taught = 2 * multiply_adds(teacher, length) * tokens

@@ -3,17 +3,21 @@
 import dataclasses
 import math
 import platform
+from typing import Any
 
 import keras
 import numpy as np
 
+from keras_idea.files import replacing
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.lm.report.picture import draw_run
 from keras_idea.lm.report.table import ResultRow, to_json, to_markdown
 from keras_idea.lm.runs.compiling import cross_entropy, learning_rate
 from keras_idea.lm.runs.fitting import Run, evaluate
-from keras_idea.models.writers import writer_of
+from keras_idea.lm.runs.models import keras_hub
 
+#: The entry of the run folder that holds the narrow model.
+SAVED_AS = "preset"
 #: The models of a run's table.
 NARROW, SCRATCH = "pruned", "narrow from scratch"
 WIDE, CUT, TEACHER = "wide before pruning", "pruned, not recovered", "teacher"
@@ -25,7 +29,7 @@ def write_results(run: Run, narrow: keras.Model) -> list[ResultRow]:
     folder, timeline = run.folder, run.timeline
     teacher = _teacher_row(run)
     rows = ([] if teacher is None else [teacher]) + _rows(run, narrow)
-    with folder.replacing("run.png") as path:
+    with replacing(folder.path / "run.png") as path:
         draw_run(
             path,
             list(run.curves.values()),
@@ -130,26 +134,41 @@ def _sample(run: Run, narrow: keras.Model) -> str:
         tokens, _, *weights = run.validation
         most = int(np.argmax(weights[0][0])) + 1 if weights else 16
         prompt = [int(i) for i in tokens[0, len(start) : most]]
-    total = len(start) + len(prompt) + settings.tokens
-    writer = writer_of(
-        narrow,
-        run.length,
-        total,
-        temperature=settings.temperature,
-        top_k=_TOP_K,
-        seed=run.config.run.seed,
-    )
-    ids = writer.add(
-        np.array([[*start, *prompt]], "int32"), settings.tokens, writer.pieces[1]
-    )
-    return vocabulary.decode(ids[0, len(start) :])
+    samplers, seed = keras_hub().samplers, run.config.run.seed
+    sampler = samplers.GreedySampler()
+    if settings.temperature:
+        k = min(_TOP_K, run.models.source.vocabulary_size)
+        sampler = samplers.TopKSampler(k, temperature=settings.temperature, seed=seed)
+    ids = write(narrow, [*start, *prompt], settings.tokens, run.length, sampler)
+    return vocabulary.decode(ids[len(start) :])
+
+
+def write(
+    model: Any, ids: list[int], count: int, window: int, sampler: Any
+) -> list[int]:
+    """Continues tokens with KerasHub's cache; sets the model's sampler.
+
+    In a text longer than the window, half a window of new tokens follows the last half.
+    """
+    end = len(ids) + count
+    length = max(2, min(window, end))
+    model.sampler, model.generate_function = sampler, None
+    while len(ids) < end:
+        held = ids if len(ids) < length else ids[-(length // 2) :]
+        row = np.zeros((1, length), "int32")
+        row[0, : len(held)] = held
+        mask = np.arange(length)[None] < len(held)
+        inputs = token_inputs(model, row, mask)
+        tensors = keras.tree.map_structure(keras.ops.convert_to_tensor, inputs)
+        written = model.make_generate_function()(tensors, stop_token_ids=None)
+        new = keras.ops.convert_to_numpy(written["token_ids"])[0, len(held) :]
+        ids = [*ids, *new.tolist()]
+    return ids[:end]
 
 
 def _how_to_load(run: Run) -> str:
-    path, model = f"{run.folder.shown}/{run.models.saved_as}", run.config.model
-    load = f"keras_idea.hub.load({path!r})"
-    if model.hub is not None:  # without keras_idea
-        load = f"keras_hub.models.CausalLM.from_preset({path!r})"
-    elif model.preset is None:
-        load = f"keras.models.load_model({path!r})  # after `import keras_idea`"
+    path = f"{run.folder.shown}/{SAVED_AS}"
+    load = f"keras_hub.models.CausalLM.from_preset({path!r})"
+    if run.config.model.preset is not None:
+        load = f"keras_idea.hub.load({path!r})"
     return f"All of it is in {run.folder.shown}/. Load the narrow model: {load}"

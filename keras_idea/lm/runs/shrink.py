@@ -9,10 +9,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea.errors import ArgumentError, LoadRefused
-from keras_idea.finding.budget import plain_parameters
+from keras_idea.errors import ArgumentError
+from keras_idea.finding.budget import Budget, plain_parameters
 from keras_idea.finding.find import find_ffns
-from keras_idea.finding.targets import target_width
+from keras_idea.finding.targets import target_width, target_widths
 from keras_idea.hub.families import needs_start
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.hub.loading import (
@@ -21,6 +21,7 @@ from keras_idea.hub.loading import (
     outline,
     preprocessor_of,
 )
+from keras_idea.lm.data.tokens import Tokens
 from keras_idea.lm.data.vocabulary import tokenizer_vocabulary
 from keras_idea.lm.evaluation.perplexity import (
     Perplexity,
@@ -33,7 +34,6 @@ from keras_idea.lm.export.target import check_target
 from keras_idea.lm.report.table import markdown_table
 from keras_idea.lm.runs.judge import whole_text
 from keras_idea.methods import Activation
-from keras_idea.settings.how_narrow import how_narrow
 from keras_idea.shapes.shrink import shrink
 from keras_idea.shapes.targets import VOCABULARY
 
@@ -65,11 +65,10 @@ def shrink_checkpoint(
     backbone = outline(source, "float32")
     check_language_model(source, backbone)
     preprocessor = preprocessor_of(source)
-    if preprocessor is None:
-        raise LoadRefused(f"{source!r} has no tokenizer. Save it with its tokenizer.")
     if target_parameters is not None:
-        kept = how_narrow(backbone, target_parameters, "very few").settings["kept"]
-        targets = kept.value
+        ffns, budget = find_ffns(backbone), Budget(target_parameters)
+        widths = target_widths({"neurons": None}, budget, backbone, ffns, round_to)
+        targets = {"neurons": max(width for _, width in widths)}
     neurons = targets.get("neurons")
     if round_to > 1 and isinstance(neurons, float):
         full = max(ffn.hidden_dim for ffn in find_ffns(backbone))
@@ -80,12 +79,10 @@ def shrink_checkpoint(
     cut = round(len(read) * (1 - _HELD_OUT))
     vocabulary = tokenizer_vocabulary(preprocessor.tokenizer)
     ids = np.asarray(vocabulary.encode(read[:cut]), "int32")
-    x, y = _rows(ids, tokens // window, window)
     starts = needs_start(type(backbone))
-    if starts:
-        x = np.concatenate(
-            [np.full_like(x[:, :1], preprocessor.tokenizer.start_token_id), x[:, 1:]], 1
-        )
+    start = preprocessor.tokenizer.start_token_id if starts else None
+    read_ids = Tokens(ids, ids, vocabulary, text, start, start_every=1)
+    x, y = read_ids.held_out_windows(window, max(1, tokens // window))
     print(f"Text: {len(ids):,} tokens, measured on {x.size:,}, in rows of {window}")
     begin = time.monotonic()
     model: Any = load(source, "float32")
@@ -120,20 +117,6 @@ _HEAD = ["", "parameters", "vocabulary", "bits per byte", "perplexity per token"
 def _row(name: str, model: Any, found: Perplexity) -> list[str]:
     sizes = [f"{plain_parameters(model):,}", f"{model.output_shape[-1]:,}"]
     return [name, *sizes, f"{found.bits_per_byte:.3f}", f"{found.per_token:.3f}"]
-
-
-def _rows(ids: np.ndarray, count: int, window: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of tokens, evenly spread, and the token that follows each."""
-    there = (len(ids) - 1) // window
-    if not min(there, count):
-        raise ArgumentError(
-            f"The text has {len(ids):,} tokens, and a row {window:,}. Give more text, "
-            "or a smaller --window."
-        )
-    count = min(there, count)
-    starts = np.arange(count) * there // count * window
-    rows = ids[starts[:, None] + np.arange(window + 1)]
-    return rows[:, :-1], rows[:, 1:]
 
 
 def _judge(model: Any, text: str, window: int, starts: bool) -> Perplexity:

@@ -15,22 +15,11 @@ def tokens_of(
 ) -> Tokens:
     """Opens the run's text in a vocabulary, or one that is made of a sample."""
     data, length = config.data, config.model.sequence_length
-    dataset, _, revision = (data.dataset or "").partition("@")
     text = open_text(
-        paths=None if dataset else data.paths,
-        dataset=dataset or None,
-        dataset_revision=revision or None,
-        field=data.field,
-        documents=data.documents,
-        pattern=data.pattern,
-        validation_paths=data.validation_paths,
-        validation_fraction=data.validation_fraction,
-        max_megabytes=data.max_megabytes,
-        chat=data.chat,
+        **data.model_dump(exclude={"batch_size", "validation_batches", "template"}),
         template=data.template or config.model.preset,
         length=length,
         vocabulary=vocabulary,
-        cache=data.cache,
     )
     text.check_length(length)
     return text

@@ -14,17 +14,12 @@ import numpy as np
 
 from keras_idea import methods, processes
 from keras_idea.callbacks import IdeaPruneCallback
-from keras_idea.callbacks.checkpoint.files import CheckpointFiles
-from keras_idea.callbacks.checkpoint.restoring import restore_model
-from keras_idea.errors import (
-    ConfigError,
-    ExportRefused,
-    RunFolderError,
-    TrainingDiverged,
-)
-from keras_idea.files import reserve, weights_bytes
+from keras_idea.callbacks.checkpoint.state import newest, restore_model
+from keras_idea.errors import ConfigError, PruningStopped
+from keras_idea.files import replacing, reserve, weights_bytes
 from keras_idea.finding.find import find_groups
 from keras_idea.hub.inputs import token_inputs
+from keras_idea.keras_private.layers import all_layers
 from keras_idea.lm import distribution as devices
 from keras_idea.lm.export.load import load_run
 from keras_idea.lm.report.table import ResultRow
@@ -33,14 +28,15 @@ from keras_idea.lm.runs.fitting import Run, fit
 from keras_idea.lm.runs.folder import RunFolder, check_places
 from keras_idea.lm.runs.judge import vocabulary_of
 from keras_idea.lm.runs.models import run_models
-from keras_idea.lm.runs.results import NARROW, SCRATCH, write_results
+from keras_idea.lm.runs.results import NARROW, SAVED_AS, SCRATCH, write_results
 from keras_idea.lm.runs.sizes import Sizes, make_timeline
-from keras_idea.models.decoder import compute_in
 from keras_idea.surgery import compact
 from keras_idea.validation import plural, require
 
 # Packages that write the results: checked before hours of training.
-_PACKAGES = ("matplotlib", "tomli_w")
+_PACKAGES = ("filelock", "matplotlib", "tomli_w")
+# Sequences of the run's own text that "activation" measures, as in the paper.
+_CALIBRATION_WINDOWS = 1024
 # More passes over a text add little (Muennighoff et al., 2023, arXiv:2305.16264).
 _PASSES = 4
 
@@ -101,10 +97,7 @@ def _prepare(config: RunConfig, folder: RunFolder) -> Run:
 
 def _load_teacher(run: Run) -> keras.Model:
     source, own = run.config.distillation.teacher, run.models.text.vocabulary
-    try:
-        teacher: Any = load_run(str(source), dtype=run.config.run.dtype)
-    except ExportRefused as error:
-        raise ConfigError(f"`distillation.teacher`: {error}") from error
+    teacher: Any = load_run(str(source), dtype=run.config.run.dtype)
     known = vocabulary_of(teacher)
     if known is None or known.fingerprint != own.fingerprint:
         raise ConfigError(
@@ -125,7 +118,7 @@ def _summary(run: Run) -> str:
         f"Text: {text.description} ({plural(len(text.train), 'token')} to train on, "
         f"{len(text.held_out):,} held out), read {times:,.3g} times",
         f"Vocabulary: {plural(run.models.source.vocabulary_size, 'token')}, "
-        f"{text.train_bytes_per_token():.2f} bytes per token{begins}",
+        f"{text.bytes_per_token():.2f} bytes per token{begins}",
         f"Backend: {keras.backend.backend()}. Run folder: {run.folder.shown}",
     ]
     if times > _PASSES:
@@ -162,46 +155,47 @@ def _train_and_prune(run: Run) -> keras.Model | None:
 
     def save() -> None:
         trained = model if run.distribution is None else _on_one_device(run)
+        narrow.append(compact(trained))
         # KerasHub 0.32 cannot read a preset in mixed precision.
-        narrow.append(compute_in(compact(trained), "float32"))
+        for layer in all_layers(narrow[0]):
+            layer.dtype_policy = "float32"
         # HDF5 ends the whole process if the disk is full.
         variables = [*narrow[0].variables, *narrow[0].optimizer.variables]
         size = sum(int(np.prod(v.shape)) for v in variables)
-        with run.folder.replacing(run.models.saved_as) as path:
+        with replacing(run.folder.path / SAVED_AS) as path:
             reserve(run.folder.path, weights_bytes(size, len(variables)))
             run.models.save(narrow[0], path)
-        print(f"The narrow model is saved: {run.folder.shown}/{run.models.saved_as}")
+        print(f"The narrow model is saved: {run.folder.shown}/{SAVED_AS}")
 
     processes.from_first(save)
     return narrow[0] if narrow else None
 
 
 def _method(run: Run, model: keras.Model) -> str | methods.Method:
-    settings = run.config.pruning
-    fitted: dict[str, Any] = {}
-    if settings.refit_windows:
-        batches = run.models.text.batches(
-            seed=run.config.run.seed,
-            batch_size=settings.refit_windows,
-            length=run.length,
-        )
-        samples = token_inputs(model, next(iter(batches))[0])
-        count = settings.refit_windows
-        fitted = {"data": samples, "num_samples": count, "refit": True}
+    settings, text = run.config.pruning, run.models.text
+    refits = bool(settings.refit_windows)
+    if settings.method != "activation" and not refits:
+        return settings.method
+    windows = (len(text.train) - 1) // run.length
+    count = settings.refit_windows or min(_CALIBRATION_WINDOWS, windows)
+    batches = text.batches(
+        seed=run.config.run.seed, batch_size=count, length=run.length
+    )
+    data = token_inputs(model, next(iter(batches))[0])
+    measured: dict[str, Any] = {"data": data, "num_samples": count, "refit": refits}
     if settings.method == "activation":
-        return methods.Activation(by_weights=settings.by_weights, **fitted)
-    return methods.Random(**fitted) if fitted else settings.method
+        return methods.Activation(by_weights=settings.by_weights, **measured)
+    return methods.Random(**measured)
 
 
 def _on_one_device(run: Run) -> keras.Model:
     """The trained model of a mesh, whole on one device, from its last checkpoint."""
-    with processes.alone():
-        saved = CheckpointFiles(run.folder.checkpoints(NARROW)).newest()
-        if saved is not None and saved.step == run.timeline.total:
-            model = run.models.wide()
-            restore_model(saved, model)
-            return model
-    raise RunFolderError(
+    saved = newest(run.folder.checkpoints(NARROW))
+    if saved is not None and saved.facts["step"] == run.timeline.total:
+        model = run.models.wide()
+        restore_model(model, saved)
+        return model
+    raise ConfigError(
         "The last checkpoint, from which the trained model is put together, is damaged."
         " Give the same command again; it resumes from the one before."
     )
@@ -211,7 +205,7 @@ def _check_pruned(model: keras.Model, sizes: Sizes) -> None:
     kept = sizes.by_kind()
     for group in find_groups(model, list(kept)):
         if group.width != kept[group.kind]:
-            raise TrainingDiverged(
+            raise PruningStopped(
                 f"Pruning did not finish: {group.name} has {group.width} {group.units},"
                 f" not {kept[group.kind]}. mixed_float16 skips steps whose gradients "
                 'overflow: raise `recover_steps`, or use "mixed_bfloat16".'
@@ -228,9 +222,8 @@ def _train_from_scratch(run: Run) -> None:
 
 def _finish(run: Run, narrow: keras.Model | None) -> list[ResultRow]:
     assert narrow is not None
-    with processes.alone():
-        rows = write_results(run, narrow)
-        run.folder.remove_checkpoints()
+    rows = write_results(run, narrow)
+    run.folder.remove_checkpoints()
     return rows
 
 

@@ -96,7 +96,7 @@ for got, want in zip(run(), one, strict=True):
 try:
     run(small=3)
 except ki.KerasIdeaError as error:
-    assert "a multiple of 2, the devices that share" in str(error)
+    assert "a multiple of the 2 devices that share" in str(error)
 else:
     raise AssertionError("a width that two devices cannot share")
 """

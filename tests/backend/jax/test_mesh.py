@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_idea.callbacks.checkpoint.files import CheckpointFiles
+from keras_idea.callbacks.checkpoint.state import newest
 from keras_idea_cli import main
 from tests.support import ROOT
 from tests.support.tiny_run import ALONE, TEXT, metrics, with_hub, with_keys
@@ -21,7 +21,6 @@ pytestmark = pytest.mark.daily()
 RUN = (
     with_hub(
         ALONE,
-        'hub = "llama3"',
         # Which the devices divide.
         'tokenizer = "bpe"',
         "vocabulary_size = 264",
@@ -32,21 +31,20 @@ RUN = (
 )
 
 
-OWN = RUN.replace('hub = "llama3"\n', "").replace('tokenizer = "bpe"\n', "")
-OWN = OWN.replace("vocabulary_size = 264\n", "")
+PROGRAM = ("-m", "tests.support.mesh_train", "run.toml")
 
 
-def write_run(folder, mesh=(1, 1), run=RUN):
+def write_run(folder, mesh=(1, 1)):
     """A run on documents, on `(data, model)` devices."""
     folder.mkdir(exist_ok=True)
     texts = [f"{TEXT[7 * i % 400 :][:300]} {i}." for i in range(60)]
     lines = [json.dumps({"text": text}) + "\n" for text in texts]
     (folder / "documents.jsonl").write_text("".join(lines))
     keys = (f"data = {mesh[0]}", f"model = {mesh[1]}")
-    (folder / "run.toml").write_text(with_keys(run, "distribution", *keys))
+    (folder / "run.toml").write_text(with_keys(RUN, "distribution", *keys))
 
 
-def start(folder, count=1, devices=1, arguments=()):
+def start(folder, count=1, devices=1, arguments=(), program=PROGRAM):
     """Starts the processes of a run, each with so many devices."""
     with socket.socket() as found:
         found.bind(("localhost", 0))
@@ -63,10 +61,9 @@ def start(folder, count=1, devices=1, arguments=()):
         flags = os.environ.get("XLA_FLAGS", "")
         flags += f" --xla_force_host_platform_device_count={devices}"
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": flags}
-        command = ["-m", "tests.support.mesh_train", "run.toml", *arguments]
         started.append(
             subprocess.Popen(
-                [sys.executable, *command],
+                [sys.executable, *program, *arguments],
                 cwd=folder,
                 env=environment | told,
                 stdout=subprocess.PIPE,
@@ -83,8 +80,8 @@ def end(started):
     return [(p.returncode, out) for p, out in zip(started, outputs, strict=True)]
 
 
-def carry_out(folder, mesh=(1, 1), count=1, devices=1, run=RUN):
-    write_run(folder, mesh, run)
+def carry_out(folder, mesh=(1, 1), count=1, devices=1):
+    write_run(folder, mesh)
     ended = end(start(folder, count, devices))
     assert [status for status, _ in ended] == [0] * count, ended[0][1] + ended[-1][1]
     return what_was(folder)
@@ -92,11 +89,11 @@ def carry_out(folder, mesh=(1, 1), count=1, devices=1, run=RUN):
 
 def what_was(folder):
     """The losses of a run's folder, and the neurons that are left."""
-    saved = CheckpointFiles(folder / "run" / "checkpoints" / "pruned").newest()
+    saved = newest(folder / "run" / "checkpoints" / "pruned")
     left = [
-        saved.array(name) for name in saved.names if name.endswith("/original_index")
+        saved.array(name) for name in saved.shapes if name.endswith("/original_index")
     ]
-    assert saved.step == 12 and [len(units) for units in left] == [8, 8]
+    assert saved.facts["step"] == 12 and [len(units) for units in left] == [8, 8]
     losses = [
         [float(line[name]) for name in ("bits_per_byte", "validation")]
         for line in metrics(folder / "run")
@@ -131,15 +128,14 @@ def test_equals_one_process(tmp_path, straight, mesh, count, devices):
     assert lm.backbone.intermediate_dim == 8
 
 
-def test_two_processes_are_killed_and_one_resumes(tmp_path):
-    """They die after the narrowing; one goes on, without a mesh."""
+def test_two_processes_are_killed_and_one_resumes(tmp_path, straight):
+    """A stock model, whose kernels both share; they die after the narrowing."""
     folder = tmp_path / "run"
-    write_run(folder, (2, 1), OWN)
+    write_run(folder, (1, 2))
     ended = end(start(folder, 2, 1, ["8"]))
     assert 9 in [status for status, _ in ended], ended[0][1]
     assert not (folder / "run" / "sample.txt").exists()
-    straight = carry_out(tmp_path / "straight", run=OWN)
-    assert_the_same(carry_out(folder, run=OWN), straight)
+    assert_the_same(carry_out(folder), straight)
 
 
 def test_other_devices_are_refused(tmp_path, monkeypatch, capsys):

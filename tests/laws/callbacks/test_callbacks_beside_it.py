@@ -19,9 +19,6 @@ TARGET = 4
 
 
 RESTORING = {
-    "EarlyStopping": lambda folder: keras.callbacks.EarlyStopping(
-        restore_best_weights=True, monitor="loss"
-    ),
     "BackupAndRestore": lambda folder: keras.callbacks.BackupAndRestore(folder),
     "SwapEMAWeights": lambda folder: keras.callbacks.SwapEMAWeights(),
 }
@@ -33,11 +30,39 @@ def test_callbacks_that_restore_are_refused_by_name(name, data, tmp_path):
     model.compile(keras.optimizers.Adam(0.01, use_ema=True), "mse")
     before = [to_numpy(v) for v in model.variables]
     callbacks = [RESTORING[name](tmp_path), ki.IdeaPruneCallback(TARGET, 2, 6)]
-    with pytest.raises(ValueError, match=f"{name}.*puts weights of an earlier step"):
+    with pytest.raises(ValueError, match=name):
         model.fit(*data, callbacks=callbacks, **FIT)
     for old, variable in zip(before, model.variables, strict=True):
         np.testing.assert_array_equal(old, to_numpy(variable))
     assert "apply" not in vars(model.optimizer)
+
+
+class Given(keras.callbacks.Callback):
+    """Gives the score of each epoch, and keeps the weights after it."""
+
+    def __init__(self, scores):
+        super().__init__()
+        self.scores, self.weights = scores, []
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs["score"] = self.scores[epoch]
+        self.weights.append(self.model.get_weights())
+
+
+@pytest.mark.parametrize("compact", ["end", "off"])
+def test_the_best_weights_are_those_of_the_last_width(compact, data):
+    """Epochs 0 and 1 have other widths, so the best of the others is restored."""
+    model = model_of(dense_gated)
+    model.compile("sgd", "mse")
+    given = Given([1.0, 2.0, 4.0, 3.0, 5.0, 5.0, 5.0])
+    stop = keras.callbacks.EarlyStopping(
+        "score", mode="min", patience=2, restore_best_weights=True
+    )
+    prune = ki.IdeaPruneCallback(TARGET, 10, 14, compact=compact)  # 8 steps an epoch
+    model.fit(*data, epochs=7, callbacks=[given, prune, stop], **FIT)
+    assert len(given.weights) == 6 and ki.find_ffns(model)[0].width == TARGET
+    for weight, best in zip(model.get_weights(), given.weights[3], strict=True):
+        np.testing.assert_array_equal(weight, best)
 
 
 class Fail(keras.callbacks.Callback):

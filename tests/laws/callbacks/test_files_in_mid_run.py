@@ -56,21 +56,3 @@ class _StopAfter(keras.callbacks.Callback):
         self.left -= 1
         if not self.left:
             self.model.stop_training = True
-
-
-def test_files_of_another_width(data, tmp_path):
-    path = tmp_path / "narrow.weights.h5"
-    model = model_of(ki.PrunableGatedFFN)
-    model.compile("adam", "mse")
-    prune = ki.IdeaPruneCallback(TARGET, 2, 6)
-    model.fit(*data, callbacks=[prune], **FIT)
-    model.save_weights(path)
-    with pytest.raises(ValueError, match="4 neurons of 'ffn', which has 16.*load_mod"):
-        model_of(ki.PrunableGatedFFN).load_weights(path)
-    ki.compact(model).save_weights(path)
-    with pytest.raises(ValueError, match="4 neurons of 'ffn', which has 16.*load_mod"):
-        model_of(ki.GatedFFN).load_weights(path)
-    plain = tmp_path / "plain.weights.h5"
-    model_of(ki.GatedFFN).save_weights(plain)
-    with pytest.raises(ValueError, match="nothing of 'ffn'.*PrunableGatedFFN"):
-        model_of(ki.PrunableGatedFFN).load_weights(plain)

@@ -112,16 +112,6 @@ def test_masks_wait_until_something_was_measured(data):
     prune.on_epoch_end(0)
 
 
-def test_scores_that_are_not_finite_are_rejected_before_the_first_step(data):
-    model = model_with("sgd")
-    ffn = ki.find_ffns(model)[1]
-    ffn.scores.assign(np.where(np.arange(12) == 3, np.nan, to_numpy(ffn.scores)))
-    prune = ki.IdeaPruneCallback(TARGET, 1, 2)
-    with pytest.raises(ValueError, match=r"scores of ffn_1 .* 3 such entries"):
-        model.fit(*data, callbacks=[prune], verbose=0)
-    assert int(model.optimizer.iterations) == 0
-
-
 def nan_batch(data, at):
     """Eight batches, of which one has inputs that are NaN."""
     x, y = (array.copy() for array in data)

@@ -1,4 +1,4 @@
-"""A run that goes on from a checkpoint equals one that was never stopped."""
+"""What `Checkpoint` saves and restores; the law `resumes` compares whole runs."""
 
 import keras
 import numpy as np
@@ -13,8 +13,8 @@ def test_every_second_epoch_and_the_last(data, tmp_path):
     model.compile("sgd", "mse")
     checkpoint = ki.Checkpoint(tmp_path, every=2)
     model.fit(*data, epochs=5, batch_size=32, verbose=0, callbacks=[checkpoint])
-    steps = [int(path.name.split("-")[3]) for path in sorted(tmp_path.iterdir())]
-    assert steps == [4, 8, 10]
+    steps = [path.stem.split("-")[3] for path in sorted(tmp_path.iterdir())]
+    assert list(map(int, steps)) == [4, 8, 10]
 
 
 def one_layer():
@@ -65,33 +65,49 @@ def test_whole_epochs_of_finite_numbers_are_saved(case, tmp_path):
     assert int(keras.ops.convert_to_numpy(again.optimizer.iterations)) == 4 * saved
 
 
-def test_fit_continues_without_initial_epoch(tmp_path):
-    """The epochs that were restored are not trained again; later fits are free."""
+DATA = np.ones((8, 4), "float32"), np.ones((8, 2), "float32")
 
-    data = np.ones((8, 4), "float32"), np.ones((8, 2), "float32")
 
-    def restored():
-        model = one_layer()
-        model.compile("adam", "mse")
-        checkpoint = ki.Checkpoint(tmp_path)
-        return model, checkpoint, checkpoint.restore(model)
+def compiled(optimizer="adam"):
+    model = one_layer()
+    model.compile(optimizer, "mse")
+    return model
 
-    model, checkpoint, _ = restored()
-    model.fit(*data, epochs=2, verbose=0, callbacks=[checkpoint])
-    for epochs, seen in ((4, [2, 3]), (3, [])):
-        model, checkpoint, _ = restored()
-        with pytest.warns(UserWarning, match="initial_epoch=0"):
-            logs = model.fit(*data, epochs=epochs, verbose=0, callbacks=[checkpoint])
-        assert logs.epoch == seen
-        assert model.fit(*data, verbose=0).epoch == [0]
-    model, checkpoint, epoch = restored()
-    assert epoch == 4
 
-    def fail(epoch, logs):
-        raise KeyboardInterrupt
+def test_another_initial_epoch_is_warned_of(tmp_path):
+    fit = {"epochs": 2, "verbose": 0}
+    compiled().fit(*DATA, callbacks=[ki.Checkpoint(tmp_path)], **fit)
+    model, checkpoint = compiled(), ki.Checkpoint(tmp_path)
+    assert checkpoint.restore(model) == 2
+    with pytest.warns(UserWarning, match="initial_epoch=2"):
+        model.fit(*DATA, callbacks=[checkpoint], **fit)
 
-    killed = keras.callbacks.LambdaCallback(on_epoch_end=fail)
-    with pytest.warns(UserWarning, match="initial_epoch=0"):
-        with pytest.raises(KeyboardInterrupt):
-            model.fit(*data, epochs=6, verbose=0, callbacks=[killed, checkpoint])
-    assert model.fit(*data, verbose=0).epoch == [0]
+
+OTHERS = {  # a model that cannot be restored, or arguments of `Checkpoint`
+    "gradient_accumulation_steps": (
+        lambda: compiled(keras.optimizers.Adam(gradient_accumulation_steps=2)),
+        {},
+    ),
+    "class": (lambda: compiled("nadam"), {}),
+    "shape": (lambda: wider(), {}),
+    "identity": (compiled, {"identity": {"seed": 1}}),
+    "stateful": (compiled, {"stateful": {"clock": None}}),
+}
+
+
+def wider():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    model.compile("adam", "mse")
+    return model
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_run_is_rejected_with_its_values_untouched(name, tmp_path):
+    make, arguments = OTHERS[name]
+    compiled().fit(*DATA, verbose=0, callbacks=[ki.Checkpoint(tmp_path)])
+    model = make()
+    before = [to_numpy(v) for v in model.variables]
+    with pytest.raises(ki.KerasIdeaError, match=name):
+        ki.Checkpoint(tmp_path, **arguments).restore(model)
+    for variable, value in zip(model.variables, before, strict=True):
+        np.testing.assert_array_equal(to_numpy(variable), value)

@@ -1,7 +1,5 @@
 """A resumed run with Keras's own callbacks equals one that was never stopped."""
 
-import shutil
-
 import keras
 import numpy as np
 import pytest
@@ -106,19 +104,18 @@ def test_what_was_best_of_another_metric_is_not_taken(data, tmp_path):
         with pytest.warns(UserWarning, match="'EarlyStopping of score'"):
             part_of_run(tmp_path, data, lambda: stops, kill_at=3)  # noqa: B023
         assert stops[0].best != min(SCORES[:3])
-        shutil.rmtree(sorted(tmp_path.iterdir())[-1])
+        sorted(tmp_path.iterdir())[-1].unlink()
 
 
 @pytest.mark.parametrize(
-    "behind, message",
+    "behind, name",
     [
-        (lambda: keras.callbacks.EarlyStopping(), "state of EarlyStopping, so it must"),
-        (lambda: keras.callbacks.ReduceLROnPlateau(), "ReduceLROnPlateau after Check"),
-        (lambda: keras.callbacks.BackupAndRestore("backup"), "Leave BackupAndRestore"),
+        (lambda: keras.callbacks.EarlyStopping(), "EarlyStopping"),
+        (lambda: keras.callbacks.BackupAndRestore("backup"), "BackupAndRestore"),
     ],
 )
-def test_rejected_before_a_step(data, tmp_path, behind, message):
+def test_rejected_before_a_step(data, tmp_path, behind, name):
     model = made()
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=name):
         model.fit(*data, verbose=0, callbacks=[ki.Checkpoint(tmp_path), behind()])
     assert model.optimizer.iterations == 0

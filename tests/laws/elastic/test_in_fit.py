@@ -36,28 +36,35 @@ def test_neurons_are_sorted_once_and_the_model_computes_the_same():
         np.testing.assert_allclose(got, want, atol=1e-6)
 
 
-def test_logs_of_each_width():
-    """With a rate of 0, the losses of the steps are those of the narrow models."""
-    x, y = data(36)  # whose last batch is of 4
+def test_each_width_is_validated():
+    x, y = data()
     held = data(16, seed=2)
-    model = classifier(keras.optimizers.SGD(0.0), metrics=["accuracy"])
+    model = classifier(keras.optimizers.SGD(0.05), metrics=["accuracy"])
     elastic = ki.ElasticCallback(WIDTHS)
-    history = model.fit(
-        x, y, epochs=2, validation_data=held, callbacks=[elastic], **FIT
-    ).history
+    history = model.fit(x, y, validation_data=held, callbacks=[elastic], **FIT).history
     models = [model, elastic.sliced("small"), elastic.sliced("medium")]
-    for epoch in range(2):
-        rows = {"full": [], "small": [], "medium": []}
-        for batch in range(5):
-            name = list(rows)[(5 * epoch + batch) % 3]
-            rows[name] += range(8 * batch, min(8 * batch + 8, 36))
-        for (name, places), narrow in zip(rows.items(), models, strict=True):
-            loss, _ = narrow.evaluate(x[places], y[places], verbose=0)
-            assert history[f"{name}_loss"][epoch] == pytest.approx(loss, rel=1e-5)
     for name, narrow in zip(["", "small_", "medium_"], models, strict=True):
         loss, accuracy = narrow.evaluate(*held, verbose=0)
-        assert history[f"val_{name}loss"] == pytest.approx([loss, loss], rel=1e-5)
-        assert history[f"val_{name}accuracy"] == pytest.approx([accuracy, accuracy])
+        assert history[f"val_{name}loss"] == pytest.approx([loss], rel=1e-5)
+        assert history[f"val_{name}accuracy"] == pytest.approx([accuracy])
+
+
+def test_early_stopping_forgets_weights_of_before_the_sorting():
+    """Sorted in the second of three epochs; the first epoch was the best."""
+    stop = keras.callbacks.EarlyStopping("worse", mode="min", restore_best_weights=True)
+    worse = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: logs.update(worse=epoch)
+    )
+    stop.patience = 9
+    model, seen = classifier(keras.optimizers.Adam(0.05)), []
+    keep = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: seen.append(arrays(model.weights))
+    )
+    elastic = ki.ElasticCallback({"small": 4}, begin_step=6)
+    callbacks = [elastic, worse, keep, stop]
+    model.fit(*data(), epochs=3, callbacks=callbacks, **FIT)
+    for got, want in zip(arrays(model.weights), seen[1], strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_idea.errors import EvaluationError
+from keras_idea.errors import ArgumentError
 from keras_idea.evaluation import TokenScorer, perplexity
 
 VOCABULARY = 11
@@ -53,16 +53,14 @@ def test_every_length_and_order(model):
     lengths = [2, 3, 32, 33, 34, 64, 65, 66, 90, 91, 2, 40, 33]
     sequences = [random_tokens(rng, length) for length in lengths]
     scorer = TokenScorer(model, max_length=90, batch_tokens=128)
-    done = []
-    scores = scorer.score(sequences, done.append)
-    assert sum(done) == len(sequences)
+    scores = scorer.score(sequences)
     for sequence, found in zip(sequences, scores, strict=True):
         np.testing.assert_allclose(found, expected_scores(model, sequence), atol=1e-5)
 
 
 @pytest.mark.parametrize("length", [1, 92])
 def test_lengths_that_do_not_fit(model, length):
-    with pytest.raises(EvaluationError, match="Sequences"):
+    with pytest.raises(ArgumentError, match="Sequences"):
         TokenScorer(model, 90).score([[1, 2], np.zeros(length, int)])
 
 
@@ -123,7 +121,7 @@ def test_bytes_of_tokens(model):
 
 
 def test_rejects_a_text_without_windows(model):
-    with pytest.raises(EvaluationError, match="tokens"):
+    with pytest.raises(ArgumentError, match="tokens"):
         perplexity(TokenScorer(model, 16), np.array([1]))
     with pytest.raises(ValueError, match="stride"):
         perplexity(TokenScorer(model, 16), np.array([1, 2, 3]), stride=17)

@@ -35,7 +35,7 @@ class Features:
 
     embedding: keras.layers.Embedding
     reader: keras.layers.Dense
-    kind, preserves_zero, probed = "features", True, None
+    kind, preserves_zero, shown_by = "features", True, None
 
     @property
     def layers(self):

@@ -7,10 +7,9 @@ from keras import layers
 
 from keras_idea.keras_private import layers as inside
 from keras_idea.keras_private import optimizer_variables as of_optimizer
-from keras_idea.keras_private.callbacks import acts_at
 from keras_idea.keras_private.channels import input_layers, is_stock_layer, tell_size
 from keras_idea.keras_private.models import compilation, compile_arguments
-from keras_idea.keras_private.read_instead import names_of, rematerialized
+from keras_idea.keras_private.read_instead import names_of
 from keras_idea.keras_private.train_step import has_own_train_step
 from keras_idea.keras_private.variables import give_value, shaped
 from tests.support.helpers import to_numpy
@@ -49,9 +48,9 @@ def test_what_layers_hold():
     assert inner in inside.walk(model) and inner in inside.all_layers(model)
     takes = map(inside.takes_training, (layers.Dropout(0.1), layers.ReLU()))
     assert [*takes] == [True, False]
-    assert is_stock_layer(inner) and not rematerialized(model)
+    assert is_stock_layer(inner) and not inside.is_rematerialized(inner)
     inside.rematerialize(inner)
-    assert len(rematerialized(model)) == 1
+    assert inside.is_rematerialized(inner)
     with inside.without_remat(inner):
         assert inner(np.ones((1, 4), "float32")).shape == (1, 3)
     assert inside.config_number(inner, "units") == 3
@@ -73,8 +72,6 @@ def test_what_models_hold():
     first = compilation(model)
     model.compile(**compile_arguments(model))
     assert compilation(model) is not first is not None
-    stop = keras.callbacks.LambdaCallback(on_train_batch_end=print)
-    assert acts_at(stop, "batch_end") and not acts_at(stop, "batch_begin")
 
 
 def test_what_optimizers_hold():
@@ -86,7 +83,6 @@ def test_what_optimizers_hold():
         optimizer.apply([keras.ops.ones(2), keras.ops.ones(2)], [a, b])
     assert int(of_optimizer.apply_count(optimizer).value) == 2
     found = of_optimizer.accumulated_gradient(optimizer, b)
-    assert of_optimizer.gradient_sums(optimizer)[1] is found
     np.testing.assert_allclose(to_numpy(found), [2, 2])
     added = optimizer.add_variable((2,), name="added")
     of_optimizer.untrack_variable(optimizer, added)
@@ -97,12 +93,7 @@ def test_what_optimizers_hold():
     scaled = keras.optimizers.LossScaleOptimizer(adam)
     assert of_optimizer.parts(scaled) == [scaled, adam]
     assert of_optimizer.innermost(scaled) is adam
-    # On tensorflow any two marks differ: there it is not known.
-    rate = of_optimizer.rate_source(keras.optimizers.SGD(0.1))
-    first, again = (of_optimizer.change_mark(rate) for _ in range(2))
-    assert (first == again) == (keras.backend.backend() != "tensorflow")
-    rate.assign(0.2)
-    assert of_optimizer.change_mark(rate) != first
+    assert float(to_numpy(of_optimizer.rate_source(keras.optimizers.SGD(0.5)))) == 0.5
 
 
 def test_a_locked_layer_takes_another():

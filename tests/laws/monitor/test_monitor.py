@@ -4,16 +4,13 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.callbacks.monitor import _LINE, _PRUNED, heat_map
 from tests.support.events import Events
-from tests.support.helpers import (
-    LossRecorder,
-)
 from tests.support.monitored import Importances, compiled
 
 FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}  # 8 steps an epoch
-
-
 WIDTHS = {"ffn_0": ki.CubicWidth(16, 4, 2, 12), "ffn_1": ki.CubicWidth(12, 4, 2, 12)}
+READ = [3, 6, 8, 9, 12, 15, 16, 18, 21, 24]  # every third, and when an epoch ends
 
 
 @pytest.fixture(scope="module")
@@ -23,80 +20,80 @@ def run(tmp_path_factory):
     x = rng.normal(size=(64, 5, 8)).astype("float32")
     y = np.sin(x[..., :1])
     folder = tmp_path_factory.mktemp("logs")
-    model, losses = compiled(), LossRecorder()
-    seen = Importances([3, 6, 9, 12, 14])
-    monitor = ki.Monitor(folder, update_every=2, neurons_every=3, peak_flops=1e9)
-    prune = ki.IdeaPruneCallback(4, 2, 12, log_dir=monitor)
-    history = model.fit(
-        x,
-        y,
-        epochs=3,
-        validation_data=(x, y),
-        callbacks=[seen, losses, prune],
-        **FIT,
-    )
-    return Events(folder), seen.seen, losses.losses, history.history
+    model, seen = compiled(), Importances(READ)
+    callbacks = [
+        seen,
+        ki.IdeaPruneCallback(4, 2, 12),
+        ki.Monitor(folder, update_every=2, neurons_every=3),
+    ]
+    fit = {"epochs": 3, "validation_data": (x, y), "callbacks": callbacks, **FIT}
+    history = model.fit(x, y, **fit).history
+    return Events(folder), seen.seen, history
 
 
-def test_loss_is_the_mean_since_the_last_point(run):
-    events, _, losses, history = run
-    shown = events.scalars("loss/train")
+def test_logs(run):
+    events, _, history = run
+    shown = events.scalars("loss")
     assert list(shown) == list(range(2, 25, 2))
-    for step, loss in shown.items():
-        assert np.isclose(loss, np.mean(losses[step - 2 : step]), rtol=1e-4)
-    assert np.allclose(
-        [events.scalars("loss/validation")[step] for step in (8, 16, 24)],
-        history["val_loss"],
-    )
+    assert np.allclose([shown[step] for step in (8, 16, 24)], history["loss"])
+    shown = events.scalars("val_loss")
+    assert np.allclose([shown[step] for step in (8, 16, 24)], history["val_loss"])
 
 
 def test_widths_are_the_schedule_s(run):
-    events, *_ = run
-    for step, width in events.scalars("width/mean").items():
+    for step, width in run[0].scalars("width").items():
         assert width == np.mean([schedule(step) for schedule in WIDTHS.values()])
     for name, schedule in WIDTHS.items():
-        shown = events.scalars(f"width/{name}")
-        assert list(shown) == [3, 6, 9, 12, 14, 15, 18, 21, 24]  # 14: the last wide one
-        assert shown == {step: schedule(step) for step in shown}
-        for step, sparsity in events.scalars(f"sparsity/{name}").items():
-            assert np.isclose(sparsity, 1 - schedule(step) / schedule.full_dim)
+        shown = run[0].scalars(f"width/{name}")
+        assert shown == {step: schedule(step) for step in READ}
 
 
 def test_churn_is_what_numpy_says(run):
-    events, seen, *_ = run
+    events, seen, _ = run
     for name in WIDTHS:
         tops = []
-        for importance, mask in (entry[name] for entry in seen.values()):
+        for step in (3, 6, 9, 12):
+            importance, mask = seen[step][name]
             ranked = np.where(mask > 0, importance, -np.inf)
             tops.append(set(np.argsort(-ranked, kind="stable")[:4]))
-        expected = [len(a ^ b) for a, b in zip(tops, tops[1:], strict=False)]
         shown = events.scalars(f"churn/{name}")
-        assert list(shown) == [6, 9, 12, 14]
-        assert list(shown.values()) == expected
+        # Step 8 ends an epoch, and is read as well.
+        assert list(shown) == [6, 8, 9, 12]
+        assert shown[6] == len(tops[0] ^ tops[1])
+        assert shown[12] == len(tops[2] ^ tops[3])
     assert sum(events.scalars("churn/mean").values()) > 0
 
 
-def test_the_heat_map_shows_the_dead(run):
+def test_the_heat_map_shows_what_was_pruned(run):
     images = run[0].images("neurons")
-    assert list(images) == [3, 6, 9, 12, 14, 15, 18, 21, 24]
-    grey = [(image == (222, 226, 230)).all(axis=-1).mean() for image in images.values()]
-    assert grey[4] > grey[2] > 0.05 and grey[0] < 0.4
-    assert images[24].shape[1] == 640
+    assert list(images) == [8, 16, 24]
+    gray = [(image == _PRUNED).all(axis=-1).mean() for image in images.values()]
+    assert gray[0] < gray[1] < gray[2]
+
+
+def test_pruned_units_are_on_top_and_from_their_step_on():
+    levels = np.array([[1, 128, 255], [0, 1, 255]], "uint8")
+    pixels = heat_map([("one", levels), ("other", levels)], [10, 20], 0)
+    assert pixels.shape == (2 * (240 + _LINE), 640, 3) and pixels.dtype == np.uint8
+    for place in (0, 240 + _LINE):
+        band = pixels[place + _LINE : place + _LINE + 240]
+        gray = (band == _PRUNED).all(axis=-1)
+        assert gray[:60, 321:].all() and not gray[:, :319].any()
+        assert not gray[60:].any() and (band[-1] == (37, 52, 148)).all()
 
 
 @pytest.mark.parametrize("ffn", [ki.PrunableGatedFFN])
 def test_monitoring_changes_nothing(ffn, data, tmp_path):
     """The same weights to the last bit, though every step is read and written."""
     weights = []
-    for log_dir in (None, ki.Monitor(tmp_path, update_every=1, neurons_every=1)):
+    for more in ([], [ki.Monitor(tmp_path, update_every=1, neurons_every=1)]):
         model = compiled(hidden_dims=(16,), ffn=ffn)
-        prune = ki.IdeaPruneCallback(4, 2, 8, log_dir=log_dir)
-        model.fit(*data, epochs=2, callbacks=[prune], **FIT)
+        prune = ki.IdeaPruneCallback(4, 2, 8)
+        model.fit(*data, epochs=2, callbacks=[prune, *more], **FIT)
         weights.append(model.get_weights())
     for with_monitor, without in zip(*weights, strict=True):
         np.testing.assert_array_equal(with_monitor, without)
-    (name,) = (tag[6:] for tag in Events(tmp_path).tags if tag.startswith("churn/f"))
-    shown = Events(tmp_path).scalars(f"width/{name}")
     schedule = ki.CubicWidth(16, 4, 2, 8)
-    assert name.startswith("ffn_0") and len(shown) == 16
-    assert shown == {step: schedule(step) for step in shown}
+    (name,) = (tag for tag in Events(tmp_path).tags if tag.startswith("width/"))
+    shown = Events(tmp_path).scalars(name)
+    assert shown == {step: schedule(step) for step in range(1, 17)}

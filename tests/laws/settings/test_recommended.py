@@ -61,7 +61,6 @@ def test_a_checkpoint_by_its_tokens(per_parameter, situation, per_step, share):
             "round_to": 32,
         }
     assert found.distiller["weight"] == 0.5
-    assert found.distiller["features"] == (per_parameter == 0.25)
 
 
 def test_the_run_that_was_measured_on_a_released_checkpoint():
@@ -78,4 +77,4 @@ def test_the_run_that_was_measured_on_a_released_checkpoint():
         "total_steps": 128,
         "warmup_steps": 11,
     }
-    assert found.distiller == {"temperature": 1.0, "weight": 0.5, "features": False}
+    assert found.distiller == {"temperature": 1.0, "weight": 0.5}

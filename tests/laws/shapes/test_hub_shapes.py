@@ -15,7 +15,7 @@ def batch(lm):
 
 def test_every_axis_at_once_comes_back_from_a_preset(tmp_path):
     lm = tiny_lm("qwen3", num_layers=3, num_query_heads=4, num_key_value_heads=2)
-    targets = {"neurons": 0.5, "kv_groups": 1, "blocks": 2, "hidden_dim": 0.75}
+    targets = {"neurons": 0.5, "kv_groups": 1, "blocks": 2, "features": 0.75}
     small = ki.shrink(lm, targets, batch(lm))
     sizes = {
         "intermediate_dim": 12,

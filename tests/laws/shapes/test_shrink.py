@@ -77,6 +77,17 @@ class TestWidths:
             to_numpy(attention._query_dense.kernel)[:, 2 * stay : 2 * stay + 2],
         )
 
+    def test_a_budget(self, samples):
+        model = chain(2)
+        limit = int(0.85 * model.count_params())
+        small = ki.shrink(model, None, samples, target_parameters=limit)
+        added = 2 * (2 * WIDTH + 1)  # of one more neuron in both blocks
+        assert limit - added < small.count_params() <= limit
+        kinds = ["neurons", "kv_groups"]
+        small = ki.shrink(model, kinds, samples, target_parameters=limit)
+        sizes = [group.hidden_dim for group in ki.find_groups(small)]
+        assert sizes == [15, 15, 1, 1] and small.count_params() <= limit
+
 
 @pytest.mark.parametrize("sequential", [False, True])
 class TestBlocks:
@@ -110,18 +121,13 @@ class TestRefused:
         "targets, arguments, match",
         [
             ({"blocks": 5}, {}, "has 4. Give at most that"),
-            ({"hidden_dim": 8}, {}, "no KerasHub task or backbone"),
-            (
-                {"blocks": 2},
-                {"blocks_by": "loss", "data": "x"},
-                "The loss needs targets",
-            ),
-            ({"blocks": 2}, {"data": None}, "needs `data` to measure"),
+            ({"features": 8}, {}, r"`targets\['features'\]`"),
+            ({"blocks": 2}, {"data": None}, "needs `data` to rank"),
+            (["neurons"], {}, "`targets` must be a dict"),
+            ({"neurons": 2}, {"target_parameters": 99}, "`targets` must list"),
         ],
     )
     def test_what_cannot_be_met(self, samples, targets, arguments, match):
         model = chain()
-        if arguments.get("data") == "x":
-            arguments = {**arguments, "data": samples[0]}
         with pytest.raises(ValueError, match=match):
             ki.shrink(model, targets, **{"data": samples, **arguments})

@@ -58,9 +58,9 @@ def chain():
 
 COPIES = {
     "compact": (lambda: lm("mistral"), ki.compact),
-    "hidden_dim": (
+    "features": (
         lambda: lm("mistral"),
-        lambda m: ki.shrink(m, {"hidden_dim": 12}, IDS),
+        lambda m: ki.shrink(m, {"features": 12}, IDS),
     ),
     "vocabulary": (
         lambda: with_tokenizer(lm("llama3", vocabulary_size=300), "llama3", "bpe", 300),

@@ -4,7 +4,10 @@ import keras
 import pytest
 
 import keras_idea as ki
+from keras_idea.finding.work_count import matrix_weights, multiply_adds
+from keras_idea.functional.counts import train_flops
 from tests.support.helpers import residual_model
+from tests.support.tiny_decoder import DecoderConfig, decoder
 
 FIT = {"batch_size": 8, "shuffle": False, "verbose": 0}
 
@@ -42,22 +45,39 @@ def test_flops(data):
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [8, 8]
 
 
+def test_weights_of_a_decoder():
+    """By hand: attention 4 d d, FFN 3 d h, logits V d; no lookup, no norm."""
+    config = DecoderConfig(
+        vocabulary_size=50,
+        model_dim=8,
+        num_layers=2,
+        num_heads=2,
+        hidden_dim=12,
+        sequence_length=6,
+    )
+    expected = 2 * (4 * 8 * 8 + 3 * 8 * 12) + 50 * 8
+    model = decoder(config)
+    assert matrix_weights(model) == expected
+    assert train_flops(expected, 10) == 60 * expected
+    # Each of two layers: 6 positions by 8 features, with queries and with values.
+    assert multiply_adds(model, 6) == expected + 2 * (2 * 6 * 8)
+    assert multiply_adds(model, None) == expected
+
+
 def test_what_is_said_before_the_run(data, capsys):
     model = residual_model(use_bias=True)
     model.compile("sgd", "mse")
-    prune = ki.IdeaPruneCallback(
-        begin_step=1, prune_steps=4, target_bytes=1040, target_dtype="float16"
-    )
+    prune = ki.IdeaPruneCallback(begin_step=1, prune_steps=4, target_parameters=520)
     model.fit(*data, callbacks=[prune], batch_size=8, verbose=2)
     said = capsys.readouterr().out
-    assert "target_bytes=1,040 (float16): at most 9 neurons stay" in said
+    assert "target_parameters=520: at most 9 neurons stay" in said
     assert f"{parameters(model):,} parameters" in said
 
 
 @pytest.mark.parametrize("unit", ["parameters", "flops"])
 def test_a_distillers_budget_is_its_students(unit, data):
     """The same width as the student gets alone: a teacher costs the narrow nothing."""
-    limit = {"parameters": 520, "bytes": 4 * 520, "flops": 700}[unit]
+    limit = {"parameters": 520, "flops": 700}[unit]
     widths = []
     for distilled in (False, True):
         student = model = residual_model(use_bias=True)
@@ -77,7 +97,7 @@ def test_a_distillers_budget_is_its_students(unit, data):
             {"target_parameters": 60},
             "target_parameters=60 cannot be met.*smallest width, 1, the .*has 76 param",
         ),
-        ({"target_bytes": 200}, r"still has 304 bytes in float32\."),
+        ({"target_flops": 40}, r"still has 112 FLOPs per token\."),
         (
             {"target_parameters": 60, "round_to": 4},
             r"width, 4 \(round_to=4\), the model still has 232 parameters",

@@ -2,7 +2,6 @@
 
 import ast
 import os
-import pathlib
 import re
 import runpy
 import subprocess
@@ -103,7 +102,6 @@ def test_heads_and_channels(run, tmp_path):
         assert model.backbone.count_params() <= names["BUDGET"]
         assert model.backbone.num_key_value_heads < full.num_key_value_heads
     assert names["bits"](names["in_one_step"]) < names["before_training"]
-    assert pathlib.Path("search.png").stat().st_size > 10_000
 
 
 @pytest.mark.daily()

@@ -13,7 +13,7 @@ TO_SMALL = {
     "target_dim = 0.667": "target_dim = 0.5",
     "round_to = 32": "round_to = 2",
     "sequence_length = 128": "sequence_length = 16",
-    'text = "stdlib"': 'text = "text.txt"',
+    'paths = ["stdlib"]': 'paths = ["text.txt"]',
     "validation_batches = 8": "validation_batches = 1",
     "recover_steps = 299": "recover_steps = 5",
     "warmup_steps = 25": "warmup_steps = 1",

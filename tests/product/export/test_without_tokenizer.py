@@ -12,7 +12,6 @@ import keras_idea as ki
 from keras_idea.export import load_run
 from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from keras_idea.lm.runs.judge import load_judged
-from keras_idea.models import DecoderConfig, decoder
 from keras_idea_cli import main
 from tests.support.hub_models import tiny_lm
 from tests.support.masks import prune_by_hand
@@ -82,27 +81,6 @@ print(json.dumps(tokenizer.encode(sys.argv[2])))
 def in_a_fresh_process(code, *arguments):
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-@pytest.mark.parametrize("size, refused", [(256, False), (257, False), (300, True)])
-def test_the_own_decoder_is_one_of_bytes_or_not_known(tmp_path, capsys, size, refused):
-    config = DecoderConfig(
-        vocabulary_size=size,
-        model_dim=8,
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        sequence_length=16,
-    )
-    decoder(config, ffn=ki.GatedFFN).save(tmp_path / "narrow.keras")
-    (tmp_path / "text.txt").write_text(TEXT)
-    command = ["evaluate", str(tmp_path), "--text", str(tmp_path / "text.txt")]
-    assert main([*command, "--length", "16"]) == (2 if refused else 0)
-    captured = capsys.readouterr()
-    if refused:
-        assert "no tokenizer" in captured.err
-    else:
-        assert f"{len(TEXT) - 1:,}" in captured.out
 
 
 class TestCompact:

@@ -10,9 +10,7 @@ import os
 import pathlib
 import pickle
 import shutil
-import zipfile
 
-import keras
 import numpy as np
 import pytest
 
@@ -76,62 +74,6 @@ def assert_refused(arguments, capsys, *words):
     assert not pathlib.Path(MARK).exists()
 
 
-def rewrite_keras(path, change):
-    """Another config in a .keras file."""
-    with zipfile.ZipFile(path) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    files["config.json"] = json.dumps(change(json.loads(files["config.json"]))).encode()
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-
-
-def with_ffn(config, other):
-    """A model's config whose FFN is something else."""
-    text = json.dumps(config)
-    found = json.loads(text)
-    layers = found["config"]["layers"]
-    [block] = [layer for layer in layers if "ffn" in layer["config"]]
-    block["config"]["ffn"] = other
-    return found
-
-
-class TestKerasFiles:
-    def test_a_lambda(self, folder, capsys):
-        mark = str(folder / MARK)
-
-        def payload(x):
-            import os
-
-            os.makedirs(mark, exist_ok=True)
-            return x
-
-        inputs = keras.Input((4,))
-        layer = keras.layers.Lambda(payload, output_shape=(4,))
-        model = keras.Model(inputs, layer(inputs))
-        model.save(folder / m.KERAS)
-        shutil.rmtree(mark, ignore_errors=True)
-        export = ["export", "run", "--preset", "out"]
-        assert_refused(export, capsys, "narrow.keras' cannot be loaded", "Lambda")
-
-    @pytest.mark.parametrize("name", CONFIGS)
-    def test_the_ffn_of_a_block(self, folder, capsys, name):
-        """Which this package's own `from_config` makes."""
-        rewrite_keras(
-            folder / m.KERAS, lambda config: with_ffn(config, CONFIGS[name]())
-        )
-        evaluate = ["evaluate", "run", "--text", "text.txt"]
-        assert_refused(evaluate, capsys, "narrow.keras' cannot be loaded")
-
-    def test_a_lambda_in_a_block(self, folder, capsys):
-        code = keras.saving.serialize_keras_object(
-            keras.layers.Lambda(lambda x: __import__("os").mkdir(MARK) or x)
-        )
-        rewrite_keras(folder / m.KERAS, lambda config: with_ffn(config, code))
-        evaluate = ["evaluate", "run", "--text", "text.txt"]
-        assert_refused(evaluate, capsys, "narrow.keras' cannot be loaded", "Lambda")
-
-
 class TestPresets:
     # KerasHub reads a later one only where those before it are missing.
     @pytest.mark.parametrize("name", CONFIGS)
@@ -173,15 +115,14 @@ def objects():
 PICKLES = {"a pickle": lambda: pickle.dumps(Payload()), "an npz of objects": objects}
 
 
-@pytest.mark.filterwarnings("ignore:The checkpoint")
+@pytest.mark.filterwarnings("ignore:checkpoint-")
 class TestCheckpoints:
     GO_ON = ["train", "tiny.toml"]
 
     @pytest.mark.parametrize("name", PICKLES)
     def test_arrays(self, folder, capsys, name):
-        path = folder / m.STEP / "arrays-00000.safetensors"
-        m.arrays_with(m.holds(PICKLES[name]()))(path)
-        assert_refused(self.GO_ON, capsys, "arrays-00000.safetensors does not hold")
+        m.holds(PICKLES[name]())(folder / m.STEP)
+        assert_refused(self.GO_ON, capsys, "All checkpoints")
 
     def test_the_payload_would_leave_a_mark(self, folder):
         """Else the others would show nothing."""

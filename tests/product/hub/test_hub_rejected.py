@@ -140,11 +140,10 @@ SMALLER = {
     "elastic": lambda model: fit(model, ki.ElasticCallback({"small": 0.5})),
     "fit": lambda model: fit(model, ki.IdeaPruneCallback(0.5, 0, 2)),
     "as_mistral": ki.hub.as_mistral,
-    "search": lambda model: ki.search(model, DATA, target_parameters=4000),
     "learned": lambda model: ki.shrink(model, {"neurons": 9}, DATA, "learned_mask"),
     **{
         axis: lambda model, axis=axis: ki.shrink(model, {axis: 1}, DATA, refit=True)
-        for axis in ("neurons", "kv_groups", "blocks", "hidden_dim", "vocabulary")
+        for axis in ("neurons", "kv_groups", "blocks", "features", "vocabulary")
     },
 }
 DATA = "the text"  # nothing is read of it

@@ -151,8 +151,7 @@ CHANGED = {
     ),
     "tied after all": ("llama", {"tie_word_embeddings": True}, "lm_head"),
     "untied after all": ("llama tied", {"tie_word_embeddings": False}, "lm_head"),
-    "sizes": ("llama", {"intermediate_size": 44}, "gate_dense"),
-    "layers": ("llama", {"num_hidden_layers": 4}, "layers.3"),
+    "sizes": ("llama", {"intermediate_size": 44}, "gate_proj"),
     "no model type": ("llama", {"model_type": "unheard_of"}, "unheard_of"),
 }
 

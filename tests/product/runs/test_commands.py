@@ -162,7 +162,18 @@ def test_plan_counts_what_a_run_does():
     assert 8 * narrow <= planned.optimizer[1] < 8 * narrow + 64
     wide_flops = planned.stages[0].flops / 4
     assert planned.stages[2].flops / 5 < wide_flops
-    assert "train FLOPs" in str(planned)
+    assert "train FLOPs" in str(planned) and planned.loading == 0
+
+
+def test_plan_says_how_much_memory_loading_takes(tmp_path):
+    from tests.support.hub_models import tiny_lm
+
+    tiny_lm("llama3").save_to_preset(str(tmp_path / "preset"))
+    table = f"[model]\npreset = {str(tmp_path / 'preset')!r}\ntarget_dim = 8\n"
+    planned = plan(parse_config(table + "sequence_length = 16\n"))
+    most = 2.2 * 4 * planned.parameters[0]
+    assert planned.loading == pytest.approx(most, abs=1)
+    assert f"takes up to {most / 1e6:,.3f} MB" in str(planned)
 
 
 def test_new_writes_a_file_that_runs(tmp_path, monkeypatch, capsys):
@@ -233,7 +244,7 @@ def test_shrink(preset, tmp_path, monkeypatch, capsys, options):
 def test_a_tokenizer_is_trained_and_saved(tmp_path):
     from tests.support.tiny_run import ONE_LAYER, load, run_in
 
-    keys = ('hub = "llama3"', 'tokenizer = "bpe"', "vocabulary_size = 280")
+    keys = ('tokenizer = "bpe"', "vocabulary_size = 280")
     run, _ = run_in(tmp_path, with_hub(ONE_LAYER, *keys))
     lm = load(run)
     size = lm.preprocessor.tokenizer.vocabulary_size()

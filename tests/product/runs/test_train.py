@@ -29,7 +29,7 @@ def test_the_folder_of_a_finished_run(finished):
     assert sorted(path.name for path in run.iterdir()) == [
         "config.toml",
         "metrics.csv",
-        "narrow.keras",
+        "preset",
         "run.png",
         "sample.txt",
         "status.json",
@@ -55,7 +55,7 @@ def test_the_folder_of_a_finished_run(finished):
 
 def test_the_saved_model_is_the_one_of_the_table(finished):
     run, _ = finished
-    model = keras.models.load_model(run / "narrow.keras", compile=False)
+    model = load(run)
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [8, 8]
     assert not [w for w in model.weights if "mask" in w.path or "scores" in w.path]
 
@@ -89,10 +89,7 @@ def test_a_killed_run_ends_with_the_same_bits(
     run = tmp_path / "runs/tiny"
     assert metrics(run) == metrics(straight)
     assert (run / "sample.txt").read_text() == (straight / "sample.txt").read_text()
-    saved, expected = (
-        keras.models.load_model(each / "narrow.keras", compile=False).get_weights()
-        for each in (run, straight)
-    )
+    saved, expected = (load(each).get_weights() for each in (run, straight))
     for weight, other in zip(saved, expected, strict=True):
         np.testing.assert_array_equal(weight, other)
 
@@ -169,24 +166,22 @@ def test_a_full_disk_keeps_the_checkpoints(tmp_path, monkeypatch, capsys):
     assert "Resuming at step 12 of 12" in capsys.readouterr().out
 
 
-HEADS = ONE_LAYER.replace("num_heads = 2", "num_heads = 4").replace(
-    "target_dim = 8", "targets = { neurons = 8, kv_groups = 2 }"
-)
+HEADS = with_hub(ONE_LAYER, 'hub = "mistral"').replace("num_heads = 2", "num_heads = 4")
+HEADS = HEADS.replace("target_dim = 8", "targets = { neurons = 8, kv_groups = 2 }")
 
 
 def test_heads_are_pruned_too(tmp_path):
     run, _ = run_in(tmp_path, HEADS)
     assert [line["kv_groups"] for line in metrics(run)] == ["4", "2", "2"]
-    model = keras.models.load_model(run / "narrow.keras", compile=False)
+    model = load(run)
     widths = {g.kind: g.width for g in ki.find_groups(model)}
     assert widths == {"neurons": 8, "kv_groups": 2}
 
 
 @pytest.fixture(scope="module")
 def preset(tmp_path_factory):
-    """The preset of a finished run of a KerasHub family."""
-    config = with_hub(ONE_LAYER, 'hub = "llama3"')
-    run, _ = run_in(tmp_path_factory.mktemp("preset"), config)
+    """The preset of a finished run."""
+    run, _ = run_in(tmp_path_factory.mktemp("preset"), ONE_LAYER)
     return run / "preset"
 
 
@@ -213,7 +208,7 @@ def test_a_checkpoint_is_pruned_with_itself_as_teacher(preset, tmp_path):
 
 
 def test_a_teacher_of_other_tokens_is_refused(finished, tmp_path, monkeypatch, capsys):
-    config = with_hub(ONE_LAYER, 'hub = "llama3"')
+    config = with_hub(ONE_LAYER, 'hub = "mistral"')
     config = with_keys(config, "distillation", f'teacher = "{finished[0]}"')
     write_inputs(tmp_path, config)
     monkeypatch.chdir(tmp_path)
@@ -233,7 +228,7 @@ TEMPLATE = (
 def test_conversations(tmp_path):
     lines = [{"prompt": f"What is {i}?", "response": f"It is {i}."} for i in range(200)]
     (tmp_path / "chat.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
-    config = with_hub(ONE_LAYER, 'hub = "llama3"').replace("text.txt", "chat.jsonl")
+    config = ONE_LAYER.replace("text.txt", "chat.jsonl")
     config = config.replace("sequence_length = 16", "sequence_length = 64")
     template = json.dumps(TEMPLATE)
     config = with_keys(config, "data", "chat = true", f"template = {template}")
@@ -246,7 +241,7 @@ def test_conversations(tmp_path):
 def test_a_size_limit_is_met(tmp_path):
     config = ONE_LAYER.replace("target_dim = 8", "target_parameters = 10000")
     run, _ = run_in(tmp_path, config)
-    model = keras.models.load_model(run / "narrow.keras", compile=False)
+    model = load(run)
     (ffn,) = ki.find_ffns(model)
     assert model.count_params() <= 10000 < model.count_params() + 3 * 16
     assert int(metrics(run)[-1]["width"]) == ffn.hidden_dim
@@ -266,7 +261,7 @@ def test_mixed_precision_saves_float32(tmp_path, dtype):
         pytest.skip("one backend is enough")
     config = with_keys(ONE_LAYER, "run", f'dtype = "{dtype}"')
     run, _ = run_in(tmp_path, config)
-    model = keras.models.load_model(run / "narrow.keras", compile=False)
+    model = load(run)
     assert {str(w.dtype) for w in model.weights} == {"float32"}
     assert model.dtype_policy.name == "float32"
 

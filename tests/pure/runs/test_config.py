@@ -52,12 +52,10 @@ REFUSED = {
     "a preset with sizes": ('[model]\npreset = "a"\nhidden_dim = 9', "hidden_dim"),
     "kinds without a limit": ('[model]\nkinds = ["kv_groups"]', "model.kinds"),
     "a weight without a teacher": ("[distillation]\nweight = 0.3", "teacher"),
-    "a tokenizer without a family": ('[model]\ntokenizer = "bpe"', "model.hub"),
     "a tokenizer of others": (
         '[model]\nhub = "gemma"\ntokenizer = "bpe"',
         "model.tokenizer",
     ),
-    "chat of bytes": ("[data]\nchat = true", "data.chat"),
     "heads": ("[model]\nmodel_dim = 20\nnum_heads = 4", "model.model_dim"),
     "groups of heads": ("[model]\nnum_key_value_heads = 3", "num_key_value_heads"),
     "parts": ("[optimizer]\ngradient_accumulation_steps = 5", "data.batch_size"),

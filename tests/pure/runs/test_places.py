@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from keras_idea.errors import ConfigError, RunFolderError
+from keras_idea.errors import ConfigError
 from keras_idea.lm.runs.config import parse_config
 from keras_idea.lm.runs.folder import RunFolder, check_places
 from tests.support.tiny_run import CONFIG, with_keys
@@ -26,7 +26,7 @@ def test_an_unfinished_run_resumes(config, tmp_path):
     folder = begun(config)
     assert folder.resumes(config, overwrite=False)
     other = parse_config(with_keys(CONFIG, "optimizer", "weight_decay = 0.5"), "tiny")
-    with pytest.raises(RunFolderError, match="optimizer.weight_decay was 0.01"):
+    with pytest.raises(ConfigError, match="optimizer.weight_decay was 0.01"):
         folder.resumes(other, overwrite=False)
     assert not folder.resumes(other, overwrite=True)
     folder.claim(other, resumes=False)
@@ -42,7 +42,7 @@ def test_a_finished_run_is_kept_without_its_checkpoints(config):
     left = folder.checkpoints("pruned")
     left.mkdir(parents=True)
     (folder.path / ".tmp-x").mkdir()
-    with pytest.raises(RunFolderError, match="finished"):
+    with pytest.raises(ConfigError, match="finished"):
         folder.resumes(config, overwrite=False)
     assert sorted(path.name for path in folder.path.iterdir()) == [
         "config.toml",
@@ -53,13 +53,13 @@ def test_a_finished_run_is_kept_without_its_checkpoints(config):
 def test_a_folder_of_others_is_never_touched(config, tmp_path):
     (tmp_path / "runs/tiny").mkdir(parents=True)
     (tmp_path / "runs/tiny/thesis.tex").touch()
-    with pytest.raises(RunFolderError, match="no run folder"):
+    with pytest.raises(ConfigError, match="no run folder"):
         RunFolder("runs/tiny").resumes(config, overwrite=True)
 
 
 def test_one_process_at_a_time(config):
     folder = RunFolder("runs/tiny")
-    with folder.locked(), pytest.raises(RunFolderError, match="Another process"):
+    with folder.locked(), pytest.raises(ConfigError, match="Another process"):
         with RunFolder("runs/tiny").locked():
             pass
 
