@@ -46,11 +46,6 @@ def as_int(count: Any) -> int:
     return int(_as_number(count))
 
 
-def as_float(rate: Any) -> float:
-    """A rate's value, which waits for the device."""
-    return float(_as_number(rate))
-
-
 def _as_number(value: Any) -> Any:
     # Not the variable itself, of which TensorFlow may hold a copy on each replica.
     if isinstance(value, keras.Variable):
