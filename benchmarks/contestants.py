@@ -13,7 +13,6 @@ import keras_idea as ki
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.step.pruner import NeuronPruner
 from keras_idea.step.track import Track, only_scored
-from keras_idea.surgery import shrink_in_place
 from tests.support.tiny_decoder import DecoderConfig, decoder
 
 
@@ -236,7 +235,9 @@ def make_contestants(kind, shape, jit_compile="auto", names=None):
         "pruning": lambda: prunable(ki.CubicWidth(*widths, **pruning), pruned=True),
         "pruning + callback": prunable,
         "built narrow": lambda: plain(shape.target_dim),
-        "compacted in place": lambda: trained_narrow(shrink_in_place),
+        "compacted in place": lambda: trained_narrow(
+            functools.partial(ki.compact, in_place=True)
+        ),
         "compact(model)": lambda: trained_narrow(ki.compact),
     }
     callbacks = {"pruning + callback": [EndlessPruning(shape.target_dim, **pruning)]}
