@@ -24,7 +24,6 @@ from keras_idea.keras_private.layers import (
 from keras_idea.keras_private.models import has_own_train_step
 from keras_idea.keras_private.optimizer_variables import apply_count, as_int, innermost
 from keras_idea.step.replicas import scope_of
-from keras_idea.step.row_ops import of_active
 from keras_idea.step.track import Track
 from keras_idea.surgery.checks import (
     check_backbones,
@@ -182,10 +181,11 @@ def _verify_track(track: Track, steps: int, seen: int, run: PruningRun) -> None:
 
 def _has_revived(ffn: FFN) -> bool:
     """Whether weights of pruned units are not zero."""
-    pruned = 1.0 - ffn.mask.value
-    if not ops.any(pruned):
+    mask = ffn.mask.value
+    if ops.all(mask):
         return False
+    # Entries that belong to no unit of this group count as active.
     return any(
-        bool(ops.any(of_active(cut, cut.variable.value, pruned)))
+        bool(ops.any(ops.where(cut.spread(mask, 1) > 0, 0, cut.variable.value)))
         for cut in ffn.kernel_cuts()
     )
