@@ -84,6 +84,7 @@ def plan_targets(
         warn_of_stuck(stuck_blocks(model, targets))
         check_carriable(model.optimizer)
     _check_length(prune, model)
+    _check_differs(prune, model)
     prove(model, ffns)
     return targets
 
@@ -117,6 +118,19 @@ def _check_length(prune: keras.callbacks.Callback, model: keras.Model) -> None:
         raise ArgumentError(
             f"Pruning ends at step {prune.end_step}, and this `fit` at {last} steps. "
             "Train for longer, or lower begin_step or prune_steps."
+        )
+
+
+def _check_differs(prune: keras.callbacks.Callback, model: keras.Model) -> None:
+    """Rejects a loss at its minimum, whose gradients are rounding errors."""
+    distilled = isinstance(model, keras.distillation.Distiller)
+    if not distilled or model.student_loss_weight or prune.method.name != "sensitivity":
+        return
+    teacher, student = model.teacher.get_weights(), model.student.get_weights()
+    if len(teacher) == len(student) and all(map(np.array_equal, teacher, student)):
+        raise ArgumentError(
+            "The student equals its teacher and the labels have no weight, so the loss "
+            "has no gradient. Pass weight=0.5 to ki.distiller, or a method with `data`."
         )
 
 
