@@ -14,7 +14,7 @@ from keras_idea.files import check_folder
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.groups.kinds import KINDS
 from keras_idea.keras_private.optimizer_variables import as_int
-from keras_idea.step.rate_log import StepCount
+from keras_idea.step.step_count import StepCount
 from keras_idea.validation import check_int, plural, require
 
 _CHARTS = {

@@ -1,4 +1,4 @@
-"""The callbacks of the `fit` under way, and which of their hooks do something."""
+"""The callbacks of the `fit` under way, and its held-out data."""
 
 import inspect
 import types
@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+from keras.src.trainers.data_adapters.generator_data_adapter import (
+    GeneratorDataAdapter,
+)
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
 
 def peers(callback: keras.callbacks.Callback) -> list[keras.callbacks.Callback]:
@@ -25,25 +29,6 @@ def peers(callback: keras.callbacks.Callback) -> list[keras.callbacks.Callback]:
     return []
 
 
-def initial_epoch() -> int:
-    """The `initial_epoch` of the `fit` that has called a callback; 0 without one.
-
-    `on_train_begin` is not told, and an error raised later, in `on_epoch_begin`, ends a
-    `fit` that has begun: on jax the weights are then replaced by averages that are
-    still zero, if the optimizer has `use_ema`.
-    """
-    fit = _fit()
-    return 0 if fit is None else fit.f_locals.get("initial_epoch") or 0
-
-
-def _fit() -> types.FrameType | None:
-    for frame in _callers():
-        fits = frame.f_code.co_name == "fit"
-        if fits and isinstance(frame.f_locals.get("self"), keras.Model):
-            return frame
-    return None
-
-
 def _callers() -> Iterator[types.FrameType]:
     frame = inspect.currentframe()
     while frame is not None:
@@ -54,28 +39,6 @@ def _callers() -> Iterator[types.FrameType]:
 def is_stopping(callback: keras.callbacks.Callback) -> bool:
     """Whether `fit` ends after this batch; `callback.model` would sync it on jax."""
     return bool(callback._model.stop_training)
-
-
-def acts_at(callback: keras.callbacks.Callback, hook: str) -> bool:
-    """Whether somebody's own code runs in one of a callback's hooks.
-
-    They are "batch_begin" and "batch_end", of training, and "epoch_end". Of Keras's
-    callbacks and this package's none changes the learning rate at a batch, but for a
-    `LambdaCallback`, which holds functions of the user's. That Keras's
-    `ReduceLROnPlateau` does at "epoch_end" is not told.
-    """
-    names = (f"on_{hook}", f"on_train_{hook}")
-    theirs = type(callback).__module__.partition(".")[0]
-    if theirs == "keras_idea":
-        return False
-    if theirs == "keras":
-        return any(name in vars(callback) for name in names)
-    base = keras.callbacks.Callback
-    return any(
-        name in vars(callback)
-        or getattr(type(callback), name, None) is not getattr(base, name, None)
-        for name in names
-    )
 
 
 # Those that remember something from epoch to epoch, and what. The rest of their
@@ -120,7 +83,7 @@ def remember(callback: keras.callbacks.Callback, state: dict[str, Any]) -> None:
 
 
 def forget_best(callback: keras.callbacks.Callback) -> None:
-    """Has each EarlyStopping in the list of a callback begin to look for the best anew.
+    """Makes each EarlyStopping in the list of a callback forget the best so far.
 
     To be called in a hook of that callback, if earlier weights no longer fit.
     """
@@ -131,6 +94,36 @@ def forget_best(callback: keras.callbacks.Callback) -> None:
         ):
             peer.best = peer.best_weights = None
             peer.wait = 0
+
+
+def evaluate_again(model: keras.Model) -> dict[str, Any]:
+    """Evaluates a model on the held-out data of the `fit` under way, from the first.
+
+    `fit` evaluates so itself; with `validation_steps` it resumes where it has stopped,
+    as it will afterwards. KerasHub's tasks set these, to all batches.
+    """
+    iterator = model._eval_epoch_iterator
+    before = iterator._current_iterator, iterator._steps_seen
+    iterator._current_iterator, iterator._steps_seen = None, 0
+    try:
+        found = model.evaluate(
+            return_dict=True, verbose=0, _use_cached_eval_dataset=True
+        )
+    finally:
+        iterator._current_iterator, iterator._steps_seen = before
+    return dict(found)
+
+
+def why_not_again(model: keras.Model) -> str | None:
+    """Why held-out data cannot be used again from the first; None: they can."""
+    iterator = getattr(model, "_eval_epoch_iterator", None)
+    if iterator is None:
+        return "there is none"
+    if isinstance(iterator.data_adapter, GeneratorDataAdapter):
+        return "it is a generator, which gives other batches each time"
+    if isinstance(iterator.data_adapter, PyDatasetAdapter) and iterator.steps_per_epoch:
+        return "it is a PyDataset, and `validation_steps` takes the next batches"
+    return None
 
 
 # The last one's frames are those of functions that a scope is around.

@@ -46,11 +46,6 @@ def as_int(count: Any) -> int:
     return int(_as_number(count))
 
 
-def as_float(rate: Any) -> float:
-    """A rate's value, which waits for the device."""
-    return float(_as_number(rate))
-
-
 def _as_number(value: Any) -> Any:
     # Not the variable itself, of which TensorFlow may hold a copy on each replica.
     if isinstance(value, keras.Variable):
@@ -66,33 +61,6 @@ def rate_source(optimizer: keras.Optimizer) -> keras.Variable | Callable[..., An
     return optimizer._learning_rate
 
 
-def change_mark(variable: keras.Variable) -> object:
-    """An object that equals an earlier one if nobody has assigned the variable since.
-
-    None: it has no value, as in the middle of `fit` on jax, and nobody has. Comparing
-    two waits for no device. jax replaces the array, torch counts what is written into a
-    tensor; of TensorFlow's variables it is not known. Seen with Keras 3.15.1.
-    """
-    backend = keras.backend.backend()
-    if backend == "jax":
-        return None if variable._value is None else _Same(variable._value)
-    if backend == "torch":
-        return _Same(variable.value), variable.value._version
-    return object()
-
-
-class _Same:
-    """Equals another of the very same object, which it keeps."""
-
-    def __init__(self, thing: Any) -> None:
-        self.thing = thing
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.thing is self.thing
-
-    __hash__ = None  # type: ignore[assignment]
-
-
 def trained_variables(part: keras.Optimizer) -> list[keras.Variable]:
     """The variables that an optimizer trains, in its order; empty if not built.
 
@@ -101,22 +69,12 @@ def trained_variables(part: keras.Optimizer) -> list[keras.Variable]:
     return part._trainable_variables
 
 
-def tracked_variables(part: keras.Optimizer) -> list[keras.Variable]:
-    """The optimizer's own variables; `variables` has those of wrapped ones too."""
-    return part._variables
-
-
 def variable_key(part: keras.Optimizer, variable: keras.Variable) -> Any:
     """What an optimizer knows a variable by.
 
     On tensorflow it is of the backend's variable, which a change of shape renews.
     """
     return part._var_key(variable)
-
-
-def index_of(part: keras.Optimizer, variable: keras.Variable) -> int | None:
-    """The place of a variable among those that an optimizer trains, or None."""
-    return part._trainable_variables_indices.get(part._var_key(variable))
 
 
 def accumulated_gradient(
@@ -191,18 +149,13 @@ def copy_decay_exclusions(
 ) -> None:
     """Copies what `exclude_from_weight_decay` was told, which is in no config.
 
-    The target, over the new ones of the pairs (old variable, new variable), may be
-    built, when the public method refuses.
+    `pairs` are variables of the source's model and of the target's, which is not built.
     """
-    if not hasattr(source, "_exclude_from_weight_decay"):
-        return  # nobody called it
-    excluded = _excluded(source)
-    target._exclude_from_weight_decay = {
-        target._var_key(new) for old, new in pairs if source._var_key(old) in excluded
-    }
-    pattern = source._exclude_from_weight_decay_pattern
-    target._exclude_from_weight_decay_pattern = pattern
-    target._exclude_from_weight_decay_cache = {}
+    if hasattr(source, "_exclude_from_weight_decay"):
+        told = _excluded(source)
+        excluded = [new for old, new in pairs if source._var_key(old) in told]
+        pattern = source._exclude_from_weight_decay_pattern
+        target.exclude_from_weight_decay(excluded, pattern and [pattern.pattern])
 
 
 def _excluded(part: keras.Optimizer) -> set:

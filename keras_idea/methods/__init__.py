@@ -7,7 +7,7 @@ calls. A new method of this package is a file and a row in `METHODS`.
 from keras_idea.errors import ArgumentError
 from keras_idea.groups.state import Scoring
 from keras_idea.methods.activation import Activation
-from keras_idea.methods.calibration import Calibration
+from keras_idea.methods.calibration import Samples
 from keras_idea.methods.learned_mask import LearnedMask
 from keras_idea.methods.magnitude import Magnitude
 from keras_idea.methods.method import Method
@@ -47,11 +47,11 @@ def get(identifier: str | Method) -> Method:
 __all__ = [
     "METHODS",
     "Activation",
-    "Calibration",
     "LearnedMask",
     "Magnitude",
     "Method",
     "Random",
+    "Samples",
     "Scoring",
     "Sensitivity",
     "get",

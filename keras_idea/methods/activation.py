@@ -16,16 +16,11 @@ from keras_idea.functional.activation import (
     importance_of_sums,
 )
 from keras_idea.groups.kinds import KV_GROUPS
-from keras_idea.methods.calibration import (
-    Calibration,
-    Samples,
-    captured,
-    refitting,
-)
+from keras_idea.methods.calibration import Data, Samples, captured
 from keras_idea.methods.captures import Statistic, Sums, capture_of
 from keras_idea.methods.method import Method
 from keras_idea.typing import Tensor
-from keras_idea.validation import check_choice, check_int
+from keras_idea.validation import check_choice
 
 _NO_DATA = (
     "Method 'activation' needs `data`. Received: data=None. Pass samples of the "
@@ -83,7 +78,7 @@ class Activation(Method):
 
     def __init__(
         self,
-        data: Samples | None = None,
+        data: Data | None = None,
         num_samples: int = 1024,
         aggregation: Aggregation = "paper",
         padding_mask: Tensor | None = None,
@@ -91,22 +86,19 @@ class Activation(Method):
         refit: bool = False,
         by_weights: bool = False,
     ) -> None:
-        self.data = data
-        self.num_samples = check_int("num_samples", num_samples, minimum=1)
         self.aggregation = check_choice("aggregation", aggregation, AGGREGATIONS)
         self.by_weights = by_weights
-        self.padding_mask = padding_mask
-        self.batch_size = check_int("batch_size", batch_size, minimum=1)
         if padding_mask is not None and not hasattr(data, "shape"):
             raise ArgumentError(
                 "`padding_mask` goes with `data` that is one array. Received: "
                 f"data of type {type(data).__name__}. Put the mask into the dict of "
                 "inputs, as 'padding_mask'."
             )
+        self.data: Samples | None = None
+        if data is not None or refit:
+            self.data = Samples(data, num_samples, batch_size, padding_mask)
         if refit:
-            self.refit_data = refitting(
-                data, self.num_samples, self.batch_size, padding_mask
-            )
+            self.refit_data = self.data
 
     def decision_step(self, begin_step: int, prune_steps: int) -> int:
         """int, `begin_step`."""
@@ -120,7 +112,7 @@ class Activation(Method):
             capture_of(group, self._statistic(group))
 
     def importance(
-        self, model: keras.Model, groups: Sequence[Any], samples: Calibration | None
+        self, model: keras.Model, groups: Sequence[Any], samples: Samples | None
     ) -> list[Any]:
         """Returns the size of each unit's activations, over its own `data` if it has.
 
@@ -128,9 +120,7 @@ class Activation(Method):
         activation. For a channel, it is the sum over the layers that read it, at all
         its places in their inputs. See `Method.importance`.
         """
-        if self.data is not None:
-            limits = self.num_samples, self.batch_size, self.padding_mask
-            samples = Calibration(self.data, *limits)
+        samples = samples if self.data is None else self.data
         if samples is None:
             raise ArgumentError(_NO_DATA)
         captures = [capture_of(group, self._statistic(group)) for group in groups]

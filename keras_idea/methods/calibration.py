@@ -1,12 +1,12 @@
-"""Statistics of activations over given samples, with the weights as they are."""
+"""Reads the data on which a model is measured, and measures it."""
 
 import contextlib
-import dataclasses
 import functools
 import itertools
 import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import keras
 import numpy as np
@@ -15,73 +15,180 @@ from keras import ops
 from keras_idea.errors import ArgumentError
 from keras_idea.keras_private.layers import has_call, without_remat
 from keras_idea.keras_private.resumed import Kept, PassEnd, resuming
-from keras_idea.methods.captures import (
-    Capture,
-    Look,
-    Statistic,
-    Sums,
-)
+from keras_idea.methods.captures import Capture, Look, Statistic, Sums
 from keras_idea.typing import Tensor
-from keras_idea.validation import what_was_raised
+from keras_idea.validation import check_int, what_was_raised
 
-_MUST_BE = (
-    "`data` must be samples of the model's inputs: an array, (x, y), a dict of arrays, "
-    "or batches of such."
-)
-#: Arrays, a dict of them, or batches of either.
-Samples: TypeAlias = Tensor | dict[str, Tensor] | Iterable[Any]
+#: Arrays, a dict of them, (x, y), or batches of such.
+Data: TypeAlias = Tensor | dict[str, Tensor] | tuple[Any, ...] | Iterable[Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class Calibration:
-    """Data on which a model is measured before it is cut.
+class Batch(NamedTuple):
+    """One batch: the model's inputs, their padding masks by name, and the targets."""
 
-    Attributes:
-        data: samples of the model's inputs, as `Activation` takes them.
+    inputs: Any
+    masks: dict[str, Tensor]
+    targets: Any = None
+    sample_weight: Any = None
+
+
+class Samples:
+    """Iterates over data in batches, as often as needed; a generator is kept in memory.
+
+    Args:
+        data: samples of the model's inputs: an array, a dict of arrays, `(x, y)` or
+            `(x, y, sample_weight)`; or batches of such.
         num_samples: int >= 1. The most samples to use. Defaults to 1024.
         batch_size: int >= 1. Samples per batch, if `data` are arrays. Defaults to 32.
-        padding_mask: array `(samples, tokens)` or None. As of `Activation`. Defaults
-            to None.
+        padding_mask: array `(samples, tokens)` or None. Defaults to None, which uses
+            inputs whose name ends in "padding_mask".
+
+    Raises:
+        ValueError: If `data` are not samples.
+
+    Example:
+    >>> [batch.inputs.shape for batch in Samples(np.ones((5, 2)), batch_size=3)]
+    [(3, 2), (2, 2)]
     """
 
-    data: Samples
-    num_samples: int = 1024
-    batch_size: int = 32
-    padding_mask: Tensor | None = None
+    def __init__(
+        self,
+        data: Data,
+        num_samples: int = 1024,
+        batch_size: int = 32,
+        padding_mask: Tensor | None = None,
+    ) -> None:
+        if data is None:
+            raise ArgumentError(
+                "`data` are needed: samples of the model's inputs. Received: data=None."
+            )
+        self._data, self._padding_mask = data, padding_mask
+        self._num_samples = check_int("num_samples", num_samples, minimum=1)
+        self._batch_size = check_int("batch_size", batch_size, minimum=1)
+        self._kept: list[Batch] | None = None
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Iterates over the batches."""
+        if self._kept is None and isinstance(self._data, Iterator):
+            self._kept = list(self._batches())
+        return self._batches() if self._kept is None else iter(self._kept)
+
+    def _batches(self) -> Iterator[Batch]:
+        left = self._num_samples
+        for data, mask in self._parts():
+            parts = tuple(data) if isinstance(data, (tuple, list)) and data else (data,)
+            parts, size = (*parts, None, None)[:3], _count(parts[0], self._data)
+            masks = {} if mask is None else {"padding_mask": mask}
+            if isinstance(parts[0], dict) and not masks:
+                names = [name for name in parts[0] if name.endswith("padding_mask")]
+                masks = {name: parts[0][name] for name in names}
+            inputs, *others = parts
+            batch = Batch(inputs, masks, *others)
+            yield batch if size <= left else _cut(batch, 0, left)
+            left -= size
+            if left <= 0:
+                return
+
+    def _parts(self) -> Iterator[tuple[Any, Tensor | None]]:
+        """Yields data and padding masks of single batches."""
+        data = self._data
+        if isinstance(data, (tuple, dict)) or hasattr(data, "shape"):
+            inputs = data[0] if isinstance(data, tuple) and data else data
+            total = _count(inputs, data)
+            for start in range(0, total, self._batch_size):
+                stop = start + self._batch_size
+                yield _cut((data, self._padding_mask), start, stop)
+        elif isinstance(data, (str, bytes, os.PathLike)) or not hasattr(
+            data, "__iter__"
+        ):
+            _count(data, data)  # raises
+        else:
+            for batch in data:
+                yield batch, None
+
+
+def _count(inputs: Any, data: Any) -> int:
+    """Returns the number of samples; raises if something is not an array of them."""
+    arrays = keras.tree.flatten(inputs)
+    wrong = [a for a in arrays if not len(getattr(a, "shape", ()))]
+    if wrong or not arrays:
+        held = type(wrong[0]).__name__ if wrong else "nothing"
+        raise ArgumentError(
+            "`data` must be samples of the model's inputs: an array, (x, y), a dict of "
+            f"arrays, or batches of such. Received: a {type(data).__name__} with "
+            f"{held}. Convert it to arrays."
+        )
+    return len(arrays[0])
+
+
+def _cut(arrays: Any, start: int, stop: int) -> Any:
+    """Returns the samples from `start` to `stop` of arrays in a structure."""
+    return keras.tree.map_structure(
+        lambda leaf: None if leaf is None else leaf[start:stop], arrays
+    )
 
 
 def captured(
     model: keras.Model,
     captures: Sequence[Capture],
-    samples: Calibration,
+    samples: Iterable[Batch],
     eager: bool = False,
+    scopes: Iterable[contextlib.AbstractContextManager[None]] | None = None,
 ) -> list[tuple[np.ndarray, float]]:
-    """Runs a model in evaluation mode over samples; sums what captures find.
+    """Runs a model in evaluation mode over samples, and sums what captures find.
 
-    A statistic of heads is given `(..., R)`, the features of all heads side by side.
-    `eager`: nothing is compiled, which is faster for few samples. The model and its
-    variables stay as they are.
+    Args:
+        model: keras.Model. It and its variables are unchanged afterwards.
+        captures: list of `Capture`.
+        samples: `Samples`, or their batches.
+        eager: bool. Compiles nothing, which is faster for few samples. Defaults to
+            False.
+        scopes: a context manager for each batch, or None. Defaults to None.
 
     Returns:
         list of (sums, samples) for each capture, in float64.
+
+    Raises:
+        ValueError: If the model cannot be called on the data.
     """
-    return _found(model, captures, _batches(samples), eager)
+    check_callable(model)
+    runner = _Runner(model, captures)
+    runner.run_eagerly = eager
+    totals: list[tuple[np.ndarray, float]] | None = None
+    with contextlib.ExitStack() as changes:
+        for capture in captures:
+            changes.enter_context(capture.looking())
+        # A rematerialized call would not let the statistics out.
+        changes.enter_context(without_remat(model))
+        scopes = scopes or itertools.repeat(contextlib.nullcontext())
+        for batch, scope in zip(samples, scopes, strict=False):
+            with calling(model, batch.inputs), scope:
+                found = runner.predict_on_batch(
+                    {"inputs": batch.inputs, "masks": batch.masks}
+                )
+            new = [(sums.astype("float64"), float(n)) for sums, n in found]
+            if totals is not None:
+                pairs = zip(totals, new, strict=True)
+                new = [(a + b, n + more) for (a, n), (b, more) in pairs]
+            totals = new
+    if totals is None:
+        raise ArgumentError("The calibration data hold no sample. Give at least one.")
+    return totals
 
 
 class Passes:
-    """Passes over the same samples, for one group after another in a model's order.
+    """Runs the same samples through a model once per group, in the model's order.
 
-    Between two passes a group's weights may change, but only those that are used after
-    its activations are read. In a functional or `Sequential` model, nested ones too, a
-    pass resumes at the outermost layer in which the last one ended. For each batch,
-    host memory holds the inputs of the layers from there on. So all passes together
-    call such a layer once, plus once per group in it. A model with a `call` of its own
-    is run from its beginning each time. Nothing is compiled.
+    Between two passes a group's weights may change, if they are used after its
+    activations are read. In a functional or `Sequential` model (nested ones, too), a
+    pass resumes at the outermost layer in which the last one ended, so a layer is
+    called once, plus once per group in it. Host memory holds its inputs. A model with
+    its own `call` is run from the beginning. Nothing is compiled.
     """
 
-    def __init__(self, model: keras.Model, samples: Calibration) -> None:
+    def __init__(self, model: keras.Model, samples: Samples) -> None:
         """Reads the data once."""
-        self._model, self._batches = model, list(_batches(samples))
+        self._model, self._batches = model, list(samples)
         self._kept: list[Kept] = [{} for _ in self._batches]
 
     def tokens_in_order(self, looks: Sequence[Look]) -> dict[int, float]:
@@ -97,12 +204,12 @@ class Passes:
             return ops.zeros(()), ops.ones(())
 
         captures = [look(functools.partial(note, i)) for i, look in enumerate(looks)]
-        _found(self._model, captures, self._batches[:1], eager=True)
+        captured(self._model, captures, self._batches[:1], eager=True)
         return seen
 
     def samples(self) -> float:
         """How many there are; infinity where their lengths differ by the batch."""
-        inputs = [keras.tree.flatten(batch["inputs"]) for batch in self._batches]
+        inputs = [keras.tree.flatten(batch.inputs) for batch in self._batches]
         if len({tuple(each.shape[1:] for each in batch) for batch in inputs}) > 1:
             return math.inf
         return sum(len(batch[0]) for batch in inputs)
@@ -112,93 +219,17 @@ class Passes:
         capture = look(statistic)
         capture.ends_pass = True
         scopes = [resuming(self._model, kept) for kept in self._kept]
-        with capture.looking():
-            found = _run(self._model, [capture], self._batches, True, scopes)
-        [(sums, _)] = _require_samples(found)
+        [(sums, _)] = captured(self._model, [capture], self._batches, True, scopes)
         return sums
 
 
 def check_callable(model: keras.layers.Layer) -> None:
-    """Refuses a model without `call`, which no samples can be run through."""
+    """Rejects a model without `call`."""
     if not has_call(model):
         raise ArgumentError(
             f"Model '{model.name}' has no `call`, so a pruning method cannot run it on "
             "`data`. Use method='sensitivity', or give the model a `call`."
         )
-
-
-def refitting(
-    data: Samples | None,
-    num_samples: int,
-    batch_size: int,
-    padding_mask: Tensor | None = None,
-) -> Calibration:
-    """A method's `refit_data`; refuses a refit without data."""
-    if data is None:
-        raise ArgumentError(
-            "refit=True fits layers to `data`. Give samples of the model's inputs. "
-            "Received: data=None."
-        )
-    if isinstance(data, Iterator):
-        raise ArgumentError(
-            "refit=True reads `data` more than once, and a generator can be read once. "
-            f"Received: {type(data).__name__}. Give arrays, a list of batches, "
-            "or a dataset."
-        )
-    return Calibration(data, num_samples, batch_size, padding_mask)
-
-
-def _found(
-    model: keras.Model,
-    captures: Sequence[Capture],
-    batches: Iterable[Any],
-    eager: bool,
-) -> list[tuple[np.ndarray, float]]:
-    with contextlib.ExitStack() as changes:
-        for capture in captures:
-            changes.enter_context(capture.looking())
-        return _require_samples(_run(model, captures, batches, eager))
-
-
-def _require_samples(
-    totals: list[tuple[np.ndarray, float]] | None,
-) -> list[tuple[np.ndarray, float]]:
-    if totals is None:
-        raise ArgumentError("The calibration data hold no sample. Give at least one.")
-    return totals
-
-
-def _run(
-    model: keras.Model,
-    captures: Sequence[Capture],
-    batches: Iterable[Any],
-    eager: bool,
-    scopes: Iterable[contextlib.AbstractContextManager[None]] | None = None,
-) -> list[tuple[np.ndarray, float]] | None:
-    """The sums of what captures find, over all batches; None: there was none.
-
-    Each batch in a scope of its own, if there are any. Refuses data that the model
-    cannot be called on.
-    """
-    check_callable(model)
-    runner = _Runner(model, captures)
-    runner.run_eagerly = eager
-    totals = None
-    # A rematerialized call would not let the statistics out.
-    with without_remat(model):
-        scopes = scopes or itertools.repeat(contextlib.nullcontext())
-        for batch, scope in zip(batches, scopes, strict=False):
-            with calling(model, batch["inputs"]), scope:
-                sums_and_counts = runner.predict_on_batch(batch)
-            sums_and_counts = [
-                (sums.astype("float64"), float(n)) for sums, n in sums_and_counts
-            ]
-            if totals is None:
-                totals = sums_and_counts
-            else:
-                pairs = zip(totals, sums_and_counts, strict=True)
-                totals = [(a + b, n + more) for (a, n), (b, more) in pairs]
-    return totals
 
 
 class _Runner(keras.Model):
@@ -226,58 +257,9 @@ class _Runner(keras.Model):
         return found
 
 
-def _batches(samples: Calibration) -> Iterator[dict[str, Any]]:
-    """Yields dicts of the inputs and of the padding masks, cut to the number."""
-    data: Any = samples.data
-    if isinstance(data, tuple) and data:  # the inputs of (x, y)
-        data = data[0]
-    if hasattr(data, "shape") or isinstance(data, dict):
-        _check_arrays(data, data)
-        arrays = {"inputs": data, "mask": samples.padding_mask}
-        batches = slices_of(arrays, data, samples.batch_size)
-    else:
-        batches = _iterator(data)
-        batches = ({"inputs": item, "mask": None} for item in batches)
-    left = samples.num_samples
-    for batch in batches:
-        inputs, mask = batch["inputs"], batch["mask"]
-        if isinstance(inputs, (tuple, list)):
-            inputs = inputs[0] if inputs else None  # and not the targets
-        masks = {} if mask is None else {"padding_mask": mask}
-        if isinstance(inputs, dict) and not masks:
-            masks = {k: v for k, v in inputs.items() if k.endswith("padding_mask")}
-        _check_arrays(inputs, data)
-        batch = {"inputs": inputs, "masks": masks}
-        size = len(keras.tree.flatten(inputs)[0])
-        yield batch if size <= left else part_of(batch, 0, left)
-        left -= size
-        if left <= 0:
-            return
-
-
-def _iterator(data: Any) -> Iterator[Any]:
-    try:
-        return iter(data)
-    except TypeError:
-        raise ArgumentError(
-            f"{_MUST_BE} Received: an object of type {type(data).__name__}. Call it, "
-            "or make arrays of it, first."
-        ) from None
-
-
-def _check_arrays(inputs: Any, data: Any) -> None:
-    """Refuses inputs in which something is no array with an axis of samples."""
-    wrong = [a for a in keras.tree.flatten(inputs) if not len(getattr(a, "shape", ()))]
-    if wrong:
-        raise ArgumentError(
-            f"{_MUST_BE} Received: a {type(data).__name__} that holds "
-            f"{type(wrong[0]).__name__}. Make arrays of it: numpy.asarray(data)."
-        )
-
-
 @contextlib.contextmanager
 def calling(model: keras.Model, inputs: Any) -> Iterator[None]:
-    """A scope for calling a model; if the call fails, the error describes the data."""
+    """Opens a block that calls a model; its errors describe the data."""
     try:
         yield
     except ArgumentError:
@@ -293,17 +275,3 @@ def calling(model: keras.Model, inputs: Any) -> Iterator[None]:
             f"Model '{model.name}' cannot be called on `data`. Received: {of} "
             f"({what_was_raised(error)}). Give samples of the model's inputs."
         ) from error
-
-
-def slices_of(arrays: Any, inputs: Any, size: int) -> Iterator[Any]:
-    """Yields batches of arrays in a structure; `inputs` says how many samples."""
-    total = len(keras.tree.flatten(inputs)[0])
-    for start in range(0, total, size):
-        yield part_of(arrays, start, start + size)
-
-
-def part_of(batch: Any, start: int, stop: int) -> Any:
-    """The samples from `start` to `stop` of arrays in a structure; None stays."""
-    return keras.tree.map_structure(
-        lambda leaf: None if leaf is None else leaf[start:stop], batch
-    )

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_idea.groups.state import Scoring
-from keras_idea.methods.calibration import Calibration
+from keras_idea.methods.calibration import Samples
 from keras_idea.methods.method import Gradients, Method
 from keras_idea.typing import Tensor
 
@@ -37,7 +37,7 @@ class Magnitude(Method):
         return _norms(ffn)
 
     def importance(
-        self, model: keras.Model, groups: Sequence[Any], samples: Calibration | None
+        self, model: keras.Model, groups: Sequence[Any], samples: Samples | None
     ) -> list[Tensor]:
         """Returns the norms; see `Method.importance`."""
         return [_norms(group) for group in groups]

@@ -13,7 +13,7 @@ from keras_idea.functional.masks import top_k_mask
 from keras_idea.functional.width import CubicWidth, WidthSchedule
 from keras_idea.groups.cut import Cut
 from keras_idea.groups.state import Scoring
-from keras_idea.methods.calibration import Calibration
+from keras_idea.methods.calibration import Samples
 from keras_idea.typing import Tensor
 
 
@@ -57,14 +57,14 @@ class Method:
 
     Attributes:
         name: str. The name of the method in the callback's `method`.
-        refit_data: `Calibration` or None. The data to refit, when it decides, the
+        refit_data: `Samples` or None. The data to refit, when it decides, the
             layers that read the kept neurons. None means no refit.
         scoring: `Scoring`. How the scores are made that rank the neurons, or that are
             only logged.
     """
 
     name: str
-    refit_data: Calibration | None = None
+    refit_data: Samples | None = None
     scoring = Scoring()
 
     def width_schedule(
@@ -117,14 +117,14 @@ class Method:
         return gradients.sensitivities(ffn)
 
     def importance(
-        self, model: keras.Model, groups: Sequence[Any], samples: Calibration | None
+        self, model: keras.Model, groups: Sequence[Any], samples: Samples | None
     ) -> list[Tensor] | None:
         """Ranks units on the host, without training.
 
         Args:
             model: keras.Model. The model, with its variables in sync.
             groups: list of `FFN`. The handles whose units are ranked.
-            samples: `Calibration` or None. The data of `shrink`, if any.
+            samples: `Samples` or None. The data of `shrink`, if any.
 
         Returns:
             list of tensors `(hidden_dim,)`, finite, one for each group: the larger, the

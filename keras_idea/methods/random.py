@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea.methods.calibration import Calibration, Samples, refitting
+from keras_idea.methods.calibration import Data, Samples
 from keras_idea.methods.method import Method
 from keras_idea.validation import check_int
 
@@ -43,23 +43,21 @@ class Random(Method):
     def __init__(
         self,
         seed: int = 0,
-        data: Samples | None = None,
+        data: Data | None = None,
         num_samples: int = 1024,
         batch_size: int = 32,
         refit: bool = False,
     ) -> None:
         self.seed = check_int("seed", seed, minimum=0)
-        num_samples = check_int("num_samples", num_samples, minimum=1)
-        batch_size = check_int("batch_size", batch_size, minimum=1)
         if refit:
-            self.refit_data = refitting(data, num_samples, batch_size)
+            self.refit_data = Samples(data, num_samples, batch_size)
 
     def decision_step(self, begin_step: int, prune_steps: int) -> int:
         """int, `begin_step`."""
         return begin_step
 
     def importance(
-        self, model: keras.Model, groups: Sequence[Any], samples: Calibration | None
+        self, model: keras.Model, groups: Sequence[Any], samples: Samples | None
     ) -> list[np.ndarray]:
         """Returns uniform numbers of each group's units; see `Method.importance`."""
         return [

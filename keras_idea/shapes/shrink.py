@@ -16,7 +16,7 @@ from keras_idea.functional.masks import top_k_mask
 from keras_idea.groups.kinds import KINDS
 from keras_idea.hub.rebuild import check_plain
 from keras_idea.keras_private.layers import walk
-from keras_idea.methods.calibration import Calibration, refitting
+from keras_idea.methods.calibration import Samples
 from keras_idea.methods.method import Decision, Method
 from keras_idea.shapes.blocks import (
     block_influence,
@@ -33,14 +33,13 @@ from keras_idea.shapes.targets import (
     check_shape,
     size_of,
 )
-from keras_idea.shapes.unit_importance import inputs_of, unit_importance
+from keras_idea.shapes.unit_importance import unit_importance
 from keras_idea.shapes.vocabulary import count_tokens, kept_tokens, take_tokens
 from keras_idea.step.row_ops import zero_rows
 from keras_idea.surgery.compact import compile_like, narrowed
 from keras_idea.surgery.proof import prove
 from keras_idea.surgery.refit import carry_out_and_refit, check_refit
 from keras_idea.surgery.width_in_code import check_width_in_code
-from keras_idea.validation import check_int
 
 Model = TypeVar("Model", bound=keras.Model)
 
@@ -133,18 +132,17 @@ def shrink(
     shape: Any = check_targets(None, targets, 1, budget) if budget else None
     shape = shape or check_shape(targets)
     check_plain(model)
-    limits = {
-        "num_samples": check_int("num_samples", num_samples, minimum=1),
-        "batch_size": check_int("batch_size", batch_size, minimum=1),
-    }
     tokens, rest = None, {axis: shape[axis] for axis in shape if axis != VOCABULARY}
     if VOCABULARY in shape:
         counts, data = count_tokens(model, data, num_samples if rest else 0)
         tokens = kept_tokens(model, shape[VOCABULARY], counts)
+    samples = None if data is None else Samples(data, num_samples, batch_size)
     ranks_by = methods.get(method)
     refit_data = ranks_by.refit_data
     if refit and refit_data is None:
-        refit_data = refitting(inputs_of(data), **limits)
+        refit_data = samples
+        if samples is None:
+            raise ArgumentError("refit=True needs `data`. Received: data=None.")
     kinds = [kind for kind in KINDS if kind in rest]
     if refit_data is not None and not kinds:
         raise ArgumentError(
@@ -158,14 +156,14 @@ def shrink(
         )
     if FEATURES in rest:
         backbone_of(model)
-    copy, _ = narrowed(model, "shrink()")
+    copy = narrowed(model, "shrink()")
     if getattr(model, "compiled", False):
-        compile_like(copy, model, None)
-    copy = _cut(copy, rest, budget, data, ranks_by, refit_data, limits)
+        compile_like(copy, model)
+    copy = _cut(copy, rest, budget, samples, ranks_by, refit_data)
     if tokens is not None:  # last, because the data have the old ids
         copy = take_tokens(copy, tokens)
     if getattr(model, "compiled", False):
-        compile_like(copy, model, None)
+        compile_like(copy, model)
     return copy
 
 
@@ -173,17 +171,14 @@ def _cut(
     model: keras.Model,
     shape: Shape,
     budget: Budget,
-    data: Any,
+    samples: Samples | None,
     method: Method,
-    refit_data: Calibration | None,
-    limits: dict[str, int],
+    refit_data: Samples | None,
 ) -> keras.Model:
     """Measures a model and returns it without its least important parts.
 
-    `refit_data` are those of a `Method`; None fits nothing. `limits` are the last two
-    arguments of `shrink`.
+    `refit_data` are those of a `Method`; None fits nothing.
     """
-    samples = Calibration(None if data is None else inputs_of(data), **limits)
     groups = _groups_of(model, [kind for kind in KINDS if kind in shape])
     if budget:
         sizes = [n for _, n in target_widths(shape, budget, model, groups, 1)]
@@ -191,10 +186,12 @@ def _cut(
         sizes = [size_of(g.kind, shape[g.kind], g.hidden_dim, g.name) for g in groups]
     check_width_in_code(model, groups)
     prove(model, groups)
-    scores = unit_importance(model, groups, method, data, **limits) if groups else []
-    features = stream_importance(model, samples) if FEATURES in shape else np.zeros(0)
+    scores = unit_importance(model, groups, method, samples) if groups else []
+    features = np.zeros(0)
+    if FEATURES in shape and samples is not None:
+        features = stream_importance(model, samples)
     stay = [True] * len(groups)
-    if BLOCKS in shape:
+    if BLOCKS in shape and samples is not None:
         blocks = find_blocks(model)
         count = size_of(BLOCKS, shape[BLOCKS], len(blocks), model.name)
         influence = block_influence(model, blocks.layers, samples)
@@ -223,7 +220,7 @@ def _cut(
         decisions = [Decision(ops.convert_to_numpy(mask)) for mask in masks]
         pairs = list(zip(groups, decisions, strict=True))
         carry_out_and_refit(model, pairs, refit_data)
-    return narrowed(model, "shrink()")[0]
+    return narrowed(model, "shrink()")
 
 
 def _groups_of(model: keras.Model, kinds: list[str]) -> list[FFN]:

@@ -1,8 +1,7 @@
 """Ranks the units of a trained model with a pruning method."""
 
 import math
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -13,48 +12,29 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_groups
 from keras_idea.groups.state import Scoring
 from keras_idea.keras_private.models import compile_arguments
-from keras_idea.methods.calibration import (
-    Calibration,
-    calling,
-    part_of,
-    slices_of,
-)
+from keras_idea.methods.calibration import Samples, calling
 from keras_idea.methods.method import Method
 from keras_idea.step.pruner import NeuronPruner
 from keras_idea.step.track import only_scored
 from keras_idea.surgery.compact import narrowed
 
 
-def inputs_of(data: Any) -> Any:
-    """Returns the inputs of `(x, y)` or `(x, y, sample_weight)`, else the data."""
-    inputs = data[0] if isinstance(data, tuple) and data else data
-    if isinstance(inputs, (str, bytes, int, float, os.PathLike)):
-        raise ArgumentError(
-            "`data` must be samples of the model's inputs: arrays, (x, y), a dict of "
-            f"arrays, or a dataset. Received: data={data!r}."
-        )
-    return inputs
-
-
 def unit_importance(
     model: keras.Model,
     groups: Sequence[FFN],
     method: Method,
-    data: Any,
-    num_samples: int,
-    batch_size: int,
+    samples: Samples | None,
 ) -> list[Any]:
     """Returns the importance of each unit, in the shape of each group's mask.
 
     Raises if the method ranks nothing outside training.
     """
-    samples = None
-    if data is not None:
-        samples = Calibration(inputs_of(data), num_samples, batch_size)
     importance = method.importance(model, groups, samples)
     if importance is None:
-        _check_scored(model, method, data)
-        importance = _mean_scores(model, groups, method, data, num_samples, batch_size)
+        _check_scored(model, method)
+        if samples is None:
+            raise ArgumentError(f"{_TARGETS} Received: data=None.")
+        importance = _mean_scores(model, groups, method, samples)
     shapes = [tuple(values.shape) for values in importance]
     wanted = [group.units_shape for group in groups]
     if shapes != wanted:
@@ -71,7 +51,7 @@ def unit_importance(
     return importance
 
 
-def _check_scored(model: keras.Model, method: Method, data: Any) -> None:
+def _check_scored(model: keras.Model, method: Method) -> None:
     """Raises if a method scores nothing in a step, or if the model has no loss."""
     if method.decision_step(0, 1) is not None:
         raise ArgumentError(
@@ -83,30 +63,6 @@ def _check_scored(model: keras.Model, method: Method, data: Any) -> None:
             f"Method {method.name!r} needs the loss of '{model.name}'. Call "
             "`model.compile(optimizer, loss=...)` first."
         )
-    if data is None:
-        raise ArgumentError(
-            f"Method {method.name!r} needs `data` with targets: (x, y). Received: "
-            "data=None."
-        )
-
-
-def _batches(data: Any, num_samples: int, batch_size: int) -> Iterator[tuple]:
-    """Yields (x, y, sample_weight or None) of at most `num_samples` samples."""
-    arrays = isinstance(data, tuple) and len(data) in (2, 3)
-    if not arrays and (isinstance(data, (dict, tuple)) or hasattr(data, "shape")):
-        raise ArgumentError(f"{_TARGETS} Received: {type(data).__name__}.")
-    batches = slices_of(data, data[0], batch_size) if arrays else data
-    for batch in batches:
-        if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
-            name = type(batch).__name__
-            raise ArgumentError(f"{_TARGETS} Received: batches of {name}.")
-        size = len(keras.tree.flatten(batch[0])[0])
-        if size > num_samples:
-            batch = part_of(tuple(batch), 0, num_samples)
-        yield keras.utils.unpack_x_y_sample_weight(tuple(batch))
-        num_samples -= size
-        if num_samples <= 0:
-            return
 
 
 _TARGETS = (
@@ -119,15 +75,13 @@ def _mean_scores(
     model: keras.Model,
     groups: Sequence[FFN],
     method: Method,
-    data: Any,
-    num_samples: int,
-    batch_size: int,
+    samples: Samples,
 ) -> list[Any]:
     """Returns the mean over batches of a method's scores, with constant weights.
 
     The steps are those of training, dropout included, on a copy of the model.
     """
-    copy, _ = narrowed(model, "shrink()")
+    copy = narrowed(model, "shrink()")
     arguments = compile_arguments(model)
     names = ("loss", "loss_weights", "run_eagerly", "jit_compile")
     keras.Model.compile(
@@ -145,7 +99,9 @@ def _mean_scores(
     pruner.attach(copy)
     totals = [np.zeros(tuple(track.scores.shape)) for track in tracks]
     count = 0
-    for x, y, weight in _batches(data, num_samples, batch_size):
+    for x, _, y, weight in samples:
+        if y is None:
+            raise ArgumentError(f"{_TARGETS} Received: inputs only.")
         for track in tracks:
             # What is not measured, such as an expert without tokens, counts as 0.
             track.scores.assign(ops.zeros(track.scores.shape))

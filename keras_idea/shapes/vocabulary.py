@@ -15,9 +15,9 @@ from keras_idea.hub.compare import check_same_outputs, probe_of
 from keras_idea.hub.families import is_causal, is_task
 from keras_idea.hub.kept import keep, kept_of
 from keras_idea.hub.vocabulary import Tokens, most_used, tokens_of
+from keras_idea.methods.calibration import Samples
 from keras_idea.shapes.features import take_along
 from keras_idea.shapes.targets import VOCABULARY, size_of
-from keras_idea.shapes.unit_importance import inputs_of
 from keras_idea.surgery.copying import rebuilt
 
 # Arguments of backbones for the number of rows.
@@ -102,9 +102,8 @@ def _checked(text: Any) -> str:
 
 def _token_ids(data: Any) -> Iterator[np.ndarray]:
     """Yields the token ids of each batch, without padding."""
-    inputs = inputs_of(data)
-    batches = [inputs] if isinstance(inputs, Mapping) else map(inputs_of, data)
-    for batch in batches:
+    every = 2**62
+    for batch, *_ in Samples(data, every, every):
         if not isinstance(batch, Mapping) or "token_ids" not in batch:
             raise ArgumentError(
                 "A target for 'vocabulary' needs texts, or token ids: a dict with "

@@ -19,7 +19,7 @@ from keras_idea.finding.find import FFN
 from keras_idea.functional.least_squares import output_error, refit_rows
 from keras_idea.keras_private.float32_products import float32_products
 from keras_idea.keras_private.optimizer_variables import innermost
-from keras_idea.methods.calibration import Calibration, Passes, captured
+from keras_idea.methods.calibration import Passes, Samples, captured
 from keras_idea.methods.captures import Sums
 from keras_idea.methods.method import Decision
 from keras_idea.signals import held_back
@@ -119,7 +119,7 @@ _RIDGES = tuple(10.0**power for power in range(-6, 2))
 def carry_out_and_refit(
     model: keras.Model,
     decisions: Sequence[tuple[FFN, Decision]],
-    samples: Calibration,
+    samples: Samples,
 ) -> None:
     r"""Masks units of groups in place and fits what reads them to compensate.
 
@@ -142,7 +142,7 @@ def carry_out_and_refit(
     Args:
         model: keras.Model. Built.
         decisions: list of pairs of an `FFN` and the `Decision` which of its units stay.
-        samples: `Calibration`.
+        samples: `Samples`.
     """
     masks = {id(group): np.asarray(decision.mask) > 0 for group, decision in decisions}
     of_group = {id(group): decision for group, decision in decisions}
@@ -218,7 +218,7 @@ def check_refit(
 
 
 def check_data(
-    model: keras.Model, targets: Sequence[tuple[FFN, int]], samples: Calibration
+    model: keras.Model, targets: Sequence[tuple[FFN, int]], samples: Samples
 ) -> None:
     """Refuses, before anything is changed, data that do not do for a refit.
 

@@ -236,8 +236,10 @@ def _variables(
     # A kernel whose mask is being learned holds a draw of it, times its weights.
     whole = {} if learner is None else {k: w for k, (_, w) in learner.weights.items()}
     # Not the teacher's: it is not trained, and may be the larger one.
-    variables = [whole.get(id(v), v) for v in student_of(model).variables]
-    named = {f"model/{i:05d}/{v.name}": v for i, v in enumerate(variables)}
+    variables = student_of(model).variables
+    named = {
+        f"model/{i:05d}/{v.name}": whole.get(id(v), v) for i, v in enumerate(variables)
+    }
     known = set(map(id, variables))
     for (kind, place), group in groups.items():
         for variable in group.state.variables_of_neurons:

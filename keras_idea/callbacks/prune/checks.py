@@ -21,8 +21,8 @@ from keras_idea.keras_private.layers import (
     retrack_parameters,
     student_of,
 )
+from keras_idea.keras_private.models import has_own_train_step
 from keras_idea.keras_private.optimizer_variables import apply_count, as_int, innermost
-from keras_idea.keras_private.train_step import has_own_train_step
 from keras_idea.step.replicas import scope_of
 from keras_idea.step.row_ops import of_active
 from keras_idea.step.track import Track
@@ -83,7 +83,7 @@ def plan_targets(
     if prune.compact != "off":
         check_width_in_code(model, ffns)
         warn_of_stuck(stuck_blocks(model, targets))
-        check_carriable(model.optimizer, [c for ffn in ffns for c in ffn.cuts()])
+        check_carriable(model.optimizer)
     _check_length(prune, model)
     prove(model, ffns)
     return targets
@@ -183,7 +183,7 @@ def _verify_track(track: Track, steps: int, seen: int, run: PruningRun) -> None:
 def _has_revived(ffn: FFN) -> bool:
     """Whether weights of pruned units are not zero."""
     pruned = 1.0 - ffn.mask.value
-    if not ops.convert_to_numpy(pruned).any():
+    if not ops.any(pruned):
         return False
     return any(
         bool(ops.any(of_active(cut, cut.variable.value, pruned)))

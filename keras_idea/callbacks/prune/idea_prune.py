@@ -46,13 +46,14 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     Build the model before `fit`. When an epoch ends and before the model is narrowed,
     the callback compares the active units with the schedule. It raises `PruningStopped`
     if they differ or had no finite gradient. `EarlyStopping` with
-    `restore_best_weights=True` begins to look for the best anew when the width changes.
+    `restore_best_weights=True` starts over when the width changes.
 
     If a run stops during pruning (EarlyStopping, Ctrl-C), the model stays masked at its
-    present width, and `keras_idea.compact(model)` gives that width. After an exception,
-    Keras calls no hook: call `on_train_end()` before you train the same model without
-    the callback, or pruning continues. Ctrl-C during the narrowing takes effect after
-    it.
+    present width, and `keras_idea.compact(model)` gives that width. Training without
+    the callback gives masked neurons weights again, so compact first. After an
+    exception, Keras calls no hook: call `on_train_end()` before you train the same
+    model without the callback, or pruning continues. Ctrl-C during the narrowing takes
+    effect after it.
 
     In your own train step, the callback scores what the model's optimizer applies. In a
     model without `call` (a VAE, for one) it prunes inside each model that the train
@@ -170,12 +171,12 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def on_test_begin(self, logs: dict | None = None) -> None:
         """Evaluates the deterministic masks, if masks are being learned."""
-        if self._run is not None:
+        if self._run is not None and self._run.learner is not None:
             self._run.show_masks(self.model, deterministic=True)
 
     def on_test_end(self, logs: dict | None = None) -> None:
         """Goes back to the masks to train by."""
-        if self._run is not None:
+        if self._run is not None and self._run.learner is not None:
             self._run.show_masks(self.model, deterministic=False)
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
@@ -201,12 +202,13 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         before, self._logs = self._logs, run.logs()
         if self._logs != before:
             forget_best(self)  # its weights are of another width
-        logs = {} if logs is None else logs
+        self.on_test_begin()  # for files that later callbacks write
+        if logs is None:
+            return
         logs.update(self._logs)
         if not hasattr(innermost(model.optimizer), "optimizers"):
             rate = keras.ops.convert_to_numpy(model.optimizer.learning_rate)
             logs.setdefault("learning_rate", float(rate))
-        self.on_test_begin()  # for files that later callbacks write
 
     def on_train_end(self, logs: dict | None = None) -> None:
         """Ends pruning, with the masks of the last step.

@@ -15,6 +15,7 @@ from keras_idea.groups.kinds import KINDS, NEURONS
 from keras_idea.keras_private.callbacks import warn_user
 from keras_idea.keras_private.optimizer_variables import as_int, innermost
 from keras_idea.methods.learned_mask import MaskLearner
+from keras_idea.methods.method import Method
 from keras_idea.signals import held_back
 from keras_idea.step.pruner import NeuronPruner
 from keras_idea.step.track import Track
@@ -65,7 +66,7 @@ class PruningRun:
             track = Track(ffn, target, schedule, ffn.width, scheduled=scheduled)
             self.tracks.append(track)
         self._work = [(t.ffn, t.target_dim) for t in self.tracks if t.has_work]
-        self._learner: MaskLearner | None = None
+        self._to_learn: MaskLearner | None = None
         self._actions: list[tuple[int, _Action]] = []
         self._wide = self._sizes(model)
         eager = keras.backend.backend() == "torch" and not model.jit_compile
@@ -133,13 +134,9 @@ class PruningRun:
         decision = self._method.decision_step(*self._span)
         if decision is not None and self._work:
             check_method(self._method, model, self._work)
-            self._learner = self._method.learner(self._work, *self._span)
-            if self._learner is not None:
-                if self.start >= decision:
-                    raise ArgumentError(
-                        f"Method {self._method.name!r} learns up to step {decision}, "
-                        f"and this run begins at step {self.start}. Begin later."
-                    )
+            self._to_learn = self._method.learner(self._work, *self._span)
+            if self._to_learn is not None:
+                _check_start(self._method, self.start, decision)
                 actions.append((self._span[0], self._learn))
             actions.append((decision, self._decide))
         actions += [(step, self._narrow) for step in narrowings]
@@ -161,38 +158,45 @@ class PruningRun:
             self.pruner.detach(model)
         self.at_work = False
 
+    @property
+    def learner(self) -> MaskLearner | None:
+        """What learns masks in the optimizer's steps now, or None."""
+        learner = self._to_learn
+        return learner if learner is not None and learner.begun else None
+
     def show_masks(self, model: keras.Model, deterministic: bool) -> None:
         """Shows the masks that are being learned, or draws those to train by.
 
         `deterministic`: as they would be at the end, for an evaluation or a file.
         """
-        if self._learner is None or not self._learner.begun:
+        if self.learner is None:
             return
         if deterministic:
-            self._learner.show()
+            self.learner.show()
         else:
-            self._learner.draw(as_int(innermost(model.optimizer).iterations))
+            self.learner.draw(as_int(innermost(model.optimizer).iterations))
 
     def _learn(self, model: keras.Model, step: int) -> None:
         self._rest(model)
-        learner = self._learner
+        learner, begin_step = self._to_learn, self._span[0]
         self.pruner = NeuronPruner(self.tracks, self._method, learner)
         self.pruner.attach(model)
         self.at_work = True
-        if step > self._span[0] and learner and not learner.continues:
+        if step > begin_step and learner is not None and not learner.continues:
             warn_user(
-                f"The masks were to be learned from step {self._span[0]} on, and "
-                f"nothing is known of them at step {step}. Resume from a "
+                f"The masks were to be learned from step {begin_step} on, and nothing "
+                f"is known of them at step {step}: fewer steps remain. Resume from a "
                 "`keras_idea.Checkpoint`, or set a later begin_step."
             )
         # Nothing is learned yet to decide by.
         self._actions = [(max(due, step + 1), act) for due, act in self._actions]
 
     def _decide(self, model: keras.Model, step: int) -> None:
-        if self._learner is None:
+        if self.learner is None:
             decide(self._method, model, self._work)
             return
-        learned, self._learner = self._learner.decide(), None
+        learned = self.learner.decide()
+        self._to_learn = None
         self._rest(model)  # which gives the kernels back
         decide(self._method, model, self._work, learned)
         self._prune(model)
@@ -259,3 +263,11 @@ def _widths(widths: Sequence[int]) -> str:
     if len(set(widths)) == 1:
         return str(widths[0])
     return f"[{', '.join(map(str, widths[:6]))}{', ...' if len(widths) > 6 else ''}]"
+
+
+def _check_start(method: Method, start: int, end: int) -> None:
+    if start >= end:
+        raise ArgumentError(
+            f"Method {method.name!r} learns up to step {end} (begin_step + "
+            f"prune_steps), but this run begins at step {start}. Begin later."
+        )

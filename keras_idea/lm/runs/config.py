@@ -378,7 +378,6 @@ def _conflicts(config: RunConfig, wrote: set[str]) -> Any:
         "distillation.weight": "distillation.teacher",
         "distillation.temperature": "distillation.teacher",
         "distillation.top_k": "distillation.teacher",
-        "distillation.features": "distillation.teacher",
     }.items():
         table, name = key.split(".")
         default = getattr(getattr(RunConfig(), table), name)

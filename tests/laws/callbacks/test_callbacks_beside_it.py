@@ -58,7 +58,7 @@ def test_the_best_weights_are_those_of_the_last_width(compact, data):
     stop = keras.callbacks.EarlyStopping(
         "score", mode="min", patience=2, restore_best_weights=True
     )
-    prune = ki.IdeaPruneCallback(TARGET, 4, 14, compact=compact)  # 8 steps an epoch
+    prune = ki.IdeaPruneCallback(TARGET, 10, 14, compact=compact)  # 8 steps an epoch
     model.fit(*data, epochs=7, callbacks=[given, prune, stop], **FIT)
     assert len(given.weights) == 6 and ki.find_ffns(model)[0].width == TARGET
     for weight, best in zip(model.get_weights(), given.weights[3], strict=True):

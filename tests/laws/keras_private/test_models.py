@@ -7,7 +7,7 @@ from keras import layers
 
 import keras_idea as ki
 from keras_idea.keras_private import channels
-from keras_idea.keras_private.callbacks import initial_epoch, peers
+from keras_idea.keras_private.callbacks import peers
 from keras_idea.keras_private.models import renew_state
 
 X, Y = np.ones((2, 4), "float32"), np.ones((2, 1), "float32")
@@ -57,21 +57,6 @@ def test_callback_list_is_found_among_the_callers():
     callbacks.on_train_begin()
     assert asking in asking.found and other in asking.found
     assert peers(asking) == []
-
-
-def test_the_first_epoch_of_a_fit_is_known_when_it_begins():
-    found = []
-
-    class Asking(keras.callbacks.Callback):
-        def on_train_begin(self, logs=None):
-            found.append(initial_epoch())
-
-    model = small_model()
-    model.compile("sgd", a_loss)
-    for first in (0, 3):
-        fit = {"initial_epoch": first, "epochs": first + 1, "verbose": 0}
-        model.fit(X, Y, callbacks=[Asking()], **fit)
-    assert found == [0, 3] and initial_epoch() == 0
 
 
 @pytest.mark.daily("tensorflow", "torch")

@@ -6,7 +6,7 @@ import pytest
 from keras import layers
 
 import keras_idea as ki
-from keras_idea.methods.calibration import Calibration
+from keras_idea.methods.calibration import Samples
 from keras_idea.methods.method import Decision
 from keras_idea.surgery.refit import carry_out_and_refit
 from tests.laws.groups.test_channels_by_activation import images
@@ -26,7 +26,7 @@ def masked_and_fitted(model, x, masks):
         (group, Decision(np.array(mask, "float32")))
         for group, mask in zip(groups, masks, strict=True)
     ]
-    carry_out_and_refit(model, decisions, Calibration(x, len(x), 6))
+    carry_out_and_refit(model, decisions, Samples(x, len(x), 6))
 
 
 def rows_of(mask, places):
@@ -103,8 +103,8 @@ def test_what_fails_changes_nothing(samples, why):
 NETS = {**MODELS, **OFF_THE_STOCK_PATH}
 REFUSED = {
     "grouped": "without groups",
-    "transposed": "Conv2DTranspose",
-    "separable": "SeparableConv",
+    "transposed": "Transpose",
+    "separable": "Separable",
     "called twice": "called more than once",
     "limited": "a kernel constraint",
 }
