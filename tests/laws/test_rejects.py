@@ -11,6 +11,7 @@ import keras_idea as ki
 from keras_idea.errors import ArgumentError, CheckpointError, PruningStopped
 from keras_idea.methods import Activation, LearnedMask, Random, Sensitivity
 from tests.support import case_models as m
+from tests.support import users_models as users
 from tests.support.case_models import D, L
 from tests.support.helpers import to_numpy
 
@@ -220,6 +221,20 @@ MODELS = [
         "sgd",
     ),
     (ArgumentError, "odd_one", m.biased, fitted(prune()), Odd),
+    (
+        ArgumentError,
+        "Adafactor",
+        m.biased,
+        fitted(prune()),
+        keras.optimizers.Adafactor,
+    ),
+    (
+        ArgumentError,
+        "in_place",
+        users.blocks_in_a_list,
+        lambda model, folder: ki.compact(model),
+        "sgd",
+    ),
     (
         ArgumentError,
         "data",

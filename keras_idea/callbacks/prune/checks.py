@@ -21,8 +21,8 @@ from keras_idea.keras_private.layers import (
     retrack_parameters,
     student_of,
 )
+from keras_idea.keras_private.models import has_own_train_step
 from keras_idea.keras_private.optimizer_variables import apply_count, as_int, innermost
-from keras_idea.keras_private.train_step import has_own_train_step
 from keras_idea.step.replicas import scope_of
 from keras_idea.step.row_ops import of_active
 from keras_idea.step.track import Track
@@ -83,7 +83,7 @@ def plan_targets(
     if prune.compact != "off":
         check_width_in_code(model, ffns)
         warn_of_stuck(stuck_blocks(model, targets))
-        check_carriable(model.optimizer, [c for ffn in ffns for c in ffn.cuts()])
+        check_carriable(model.optimizer)
     _check_length(prune, model)
     prove(model, ffns)
     return targets
