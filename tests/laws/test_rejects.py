@@ -66,13 +66,8 @@ ARGUMENTS = [
     ("`seed`", lambda: LearnedMask(seed=0.5)),
     ("`warmup_share`", lambda: LearnedMask(warmup_share=2)),
     ("`mask_learning_rate`", lambda: LearnedMask(mask_learning_rate=-1)),
-<<<<<<< HEAD
     ("`num_samples`", lambda: Activation(np.ones((2, 8)), num_samples=0)),
     ("`batch_size`", lambda: Activation(np.ones((2, 8)), batch_size=0)),
-=======
-    ("`num_samples`", lambda: Activation(np.ones(3), num_samples=0)),
-    ("`batch_size`", lambda: Activation(np.ones(3), batch_size=0)),
->>>>>>> h6
     ("`aggregation`", lambda: Activation(aggregation="max")),
     ("`peak_learning_rate`", lambda: ki.CosineDecay(-1, 0, 10)),
     ("`peak_learning_rate`", lambda: ki.CosineDecay(NAN, 0, 10)),

@@ -146,9 +146,9 @@ def verify(model: keras.Model, run: PruningRun, idle: bool = False) -> None:
         PruningStopped: If the active units are not those of the schedule, or had no
             finite gradient. Nothing is cut.
     """
-    if not run.at_work:
-        return
     optimizer, pruner = innermost(model.optimizer), run.pruner
+    if not run.at_work or pruner is None:
+        return
     if not pruner.attached:
         raise PruningStopped(
             f"Something ended the pruning of model '{model.name}' during `fit`. Pass "
