@@ -21,7 +21,8 @@ _CHARTS = {
     "loss": ["loss", "val_loss"],
     "learning rate": ["learning_rate"],
     "width: active units": ["width.*"],
-    "churn: units that enter or leave the top k": ["churn/.*"],
+    "churn: units that enter or leave the top k, mean": ["churn/mean"],
+    "churn of each group": ["churn/(?!mean$).*"],
 }
 # Units per group in the heat map, and readings; then every other reading is dropped.
 _UNITS, _READINGS = 64, 320
