@@ -72,10 +72,12 @@ class Run:
         self._names = sorted(names, key=lambda name: sum(self.counts[name]))
         self._sample, self._seed = sample, seed
         self._compiled = id(model), compilation(model), self.counts
-        again = before is not None and before._compiled == self._compiled
-        self._functions: dict[str, Callable] = before._functions if again else {}
-        self._checked: set[str] = before._checked if again else set()
-        self._tests: dict[str, Callable] = before._tests if again else {}
+        self._functions: dict[str, Callable] = {}
+        self._checked: set[str] = set()
+        self._tests: dict[str, Callable] = {}
+        if before is not None and before._compiled == self._compiled:
+            self._functions, self._tests = before._functions, before._tests
+            self._checked = before._checked
         self._plain: Callable | None = None
         self._next: str | None = None
         #: str, the width of the step that was prepared last.

@@ -41,7 +41,7 @@ def made_of_tensors(cls: type[keras.Model]) -> bool:
 def trusted_configs() -> contextlib.AbstractContextManager[None]:
     """A scope in which a config may hold code, as one of a layer here does.
 
-    `keras.config.enable_unsafe_deserialization` would stay on.
+    Keras's own switch would stay on.
     """
     return SafeModeScope(False)
 

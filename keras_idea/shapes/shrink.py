@@ -181,7 +181,7 @@ def _cut(
     """
     groups = _groups_of(model, [kind for kind in KINDS if kind in shape])
     if budget:
-        sizes = [n for _, n in target_widths(shape, budget, model, groups, 1)]
+        sizes = [n for _, n in target_widths({**shape}, budget, model, groups, 1)]
     else:
         sizes = [size_of(g.kind, shape[g.kind], g.hidden_dim, g.name) for g in groups]
     check_width_in_code(model, groups)
