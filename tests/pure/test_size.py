@@ -18,7 +18,7 @@ LIMITS = {
     "keras_idea/finding": 1_240,
     "keras_idea/functional": 1_430,
     "keras_idea/groups": 2_850,
-    "keras_idea/hub": 3_300,
+    "keras_idea/hub": 3_310,
     "keras_idea/keras_private": 2_090,
     "keras_idea/layers": 800,
     "keras_idea/lm/data": 1_230,
