@@ -13,7 +13,7 @@ from tests.support.seconds import BACKENDS, TABLE
 CPU_MINUTES = 24  # the goal is 16
 
 LIMITS = {
-    "keras_idea/callbacks": 3_700,
+    "keras_idea/callbacks": 1_730,
     "keras_idea/elastic": 830,
     "keras_idea/finding": 1_240,
     "keras_idea/functional": 1_430,
@@ -28,12 +28,12 @@ LIMITS = {
     "keras_idea/lm/runs": 2_360,
     "keras_idea/methods": 1_480,
     "keras_idea/shapes": 960,
-    "keras_idea/step": 1_140,
+    "keras_idea/step": 950,
     "keras_idea/surgery": 2_570,
     "tests/backend": 760,
-    "tests/laws": 8_040,
+    "tests/laws": 7_900,
     "tests/product": 3_960,
-    "tests/pure": 1_740,
+    "tests/pure": 1_741,
     "tests/support": 4_550,
     "keras_idea_cli": 330,
     "browser_tests": 430,
