@@ -13,7 +13,6 @@ import keras_idea as ki
 from keras_idea.hub.inputs import token_inputs
 from keras_idea.step.pruner import NeuronPruner
 from keras_idea.step.track import Track, only_scored
-from keras_idea.surgery import shrink_in_place
 from tests.support.tiny_decoder import DecoderConfig, decoder
 
 
@@ -182,14 +181,17 @@ class EndlessPruning(ki.IdeaPruneCallback):
     what it costs a user.
     """
 
+    begun = False
+
     def set_params(self, params):
         """Hides how long one `fit` is, as it is with data of unknown length."""
         super().set_params({**params, "steps": None})
 
     def on_train_begin(self, logs=None):
         """Begins with the first turn only."""
-        if self._session is None:
+        if not self.begun:
             super().on_train_begin(logs)
+        self.begun = True
 
     def on_train_end(self, logs=None):
         """Goes on in the next turn."""
@@ -233,7 +235,9 @@ def make_contestants(kind, shape, jit_compile="auto", names=None):
         "pruning": lambda: prunable(ki.CubicWidth(*widths, **pruning), pruned=True),
         "pruning + callback": prunable,
         "built narrow": lambda: plain(shape.target_dim),
-        "compacted in place": lambda: trained_narrow(shrink_in_place),
+        "compacted in place": lambda: trained_narrow(
+            functools.partial(ki.compact, in_place=True)
+        ),
         "compact(model)": lambda: trained_narrow(ki.compact),
     }
     callbacks = {"pruning + callback": [EndlessPruning(shape.target_dim, **pruning)]}

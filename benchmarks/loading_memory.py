@@ -2,61 +2,67 @@
 
     KERAS_BACKEND=torch python -m benchmarks.loading_memory
 
-For each dtype of the files a process loads a tiny Llama, so that everything is
-imported, and then a random one of 224 MB. Both peaks are its `ru_maxrss`, which counts
-mapped files too.
+A process loads a tiny Llama, so that everything is imported, and then random ones of
+224 MB whose files are of another dtype each. The peaks are those of resident memory,
+which Linux lets a process set back; they count mapped files too.
 """
 
-import json
-import resource
+import gc
+import pathlib
 import subprocess
 import sys
 import tempfile
 
 from benchmarks.record import RESULTS, environment, write
 
+DTYPES = ("bfloat16", "float32")
 SIZES = {"hidden_size": 640, "intermediate_size": 1728, "num_hidden_layers": 10}
 TINY = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
 LIMIT = 2.2
 
 
-def make(folder: str, dtype: str) -> None:
-    """Saves two random Llamas as transformers does."""
+def make(folder: str) -> None:
+    """Saves random Llamas as transformers does."""
     import torch
     import transformers
 
     common = {"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 16_384}
-    for name, sizes in (("tiny", TINY), ("whole", SIZES)):
+    for name, sizes in {"tiny": TINY, **dict.fromkeys(DTYPES, SIZES)}.items():
         config = transformers.LlamaConfig(**common, **sizes, tie_word_embeddings=True)
         config.bos_token_id, config.eos_token_id = 1, 2
-        model = transformers.LlamaForCausalLM(config).to(getattr(torch, dtype))
-        model.save_pretrained(f"{folder}/{name}")
+        dtype = torch.bfloat16 if name == "bfloat16" else torch.float32
+        transformers.LlamaForCausalLM(config).to(dtype).save_pretrained(
+            f"{folder}/{name}"
+        )
 
 
-def measure(folder: str) -> None:
-    """Prints bytes: of the weights in float32, and at the peaks."""
-    import keras_idea as ki
-
-    peaks = []
-    for name in ("tiny", "whole"):
-        model = ki.hub.load(f"{folder}/{name}", dtype="float32")
-        peaks.append(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    print(json.dumps([4 * model.count_params(), *peaks]))
+def peak() -> int:
+    """The most bytes of this process that were resident since the last call."""
+    status = pathlib.Path("/proc/self/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
+    pathlib.Path("/proc/self/clear_refs").write_text("5")
+    return 1024 * int(line.split()[1])
 
 
 def main() -> None:
-    """Runs the processes, and records what they measured."""
+    """Loads the models, and records what that took."""
     results, rows = {}, []
-    for dtype in ("float32", "bfloat16"):
-        with tempfile.TemporaryDirectory() as folder:
-            for call in (f"make({folder!r}, {dtype!r})", f"measure({folder!r})"):
-                code = f"from benchmarks.loading_memory import *; {call}"
-                command = [sys.executable, "-c", code]
-                done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-        weights, base, peak = json.loads(done.stdout.splitlines()[-1])
-        results[dtype] = {"weights": weights, "base": base, "peak": peak}
-        megabytes = [f"{n / 1e6:,.0f}" for n in (weights, base, peak - base)]
-        rows.append([dtype, *megabytes, f"{(peak - base) / weights:.2f}"])
+    with tempfile.TemporaryDirectory() as folder:
+        code = f"from benchmarks.loading_memory import make; make({folder!r})"
+        subprocess.run([sys.executable, "-c", code], check=True)
+        import keras_idea as ki
+
+        ki.hub.load(f"{folder}/tiny", dtype="float32")
+        base = peak()
+        for dtype in DTYPES:
+            weights = (
+                4 * ki.hub.load(f"{folder}/{dtype}", dtype="float32").count_params()
+            )
+            taken = peak() - base
+            gc.collect()
+            results[dtype] = {"weights": weights, "base": base, "taken": taken}
+            megabytes = [f"{n / 1e6:,.0f}" for n in (weights, base, taken)]
+            rows.append([dtype, *megabytes, f"{taken / weights:.2f}"])
     table = {
         "title": "Loading a Hugging Face folder, compared with transformers",
         "columns": ["files", "weights, MB", "imports, MB", "taken, MB", "ratio"],

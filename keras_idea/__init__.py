@@ -73,7 +73,7 @@ __all__ = [
 ]
 
 #: Modules of the application, loaded when they are first used.
-_FACES = ("data", "evaluation", "export")
+_FACES = ("data", "evaluation", "export", "hub")
 
 
 def __getattr__(name: str) -> _Any:
@@ -85,4 +85,4 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_FACES})
+    return sorted({*__all__, *_FACES, "__version__"})

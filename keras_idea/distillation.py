@@ -104,8 +104,8 @@ def distiller(
     pair = WeightedDistiller(teacher, student, loss, student_loss_weight=1.0 - weight)
     if student.compiled and student.optimizer is not None:
         given = compile_arguments(student)
-        names = ("loss", "weighted_metrics", "run_eagerly", "steps_per_execution")
-        names += ("jit_compile", "auto_scale_loss")
+        names = ["loss", "weighted_metrics", "run_eagerly", "steps_per_execution"]
+        names += ["jit_compile", "auto_scale_loss"]
         arguments = {name: given[name] for name in names if name in given}
         pair.compile(optimizer=student.optimizer, **arguments)
     return pair

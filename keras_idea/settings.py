@@ -109,14 +109,14 @@ TABLE: dict[str, dict[Situation, Setting]] = {
     },
 }
 #: Up to so many parameters of a checkpoint, its peak learning rate.
-_PEAKS = (
+_PEAKS: tuple[tuple[float, float, str], ...] = (
     (_SMALL, 1e-3, "measured up to 2 million parameters: 1/4 of pretraining's peak"),
     (200e6, 3e-4, "measured on SmolLM2-135M: as good as 1e-4; 1e-3 is not"),
     (500e6, 1e-4, "measured on Gemma 3 270M: the only one that was tried"),
     (math.inf, 3e-5, "estimate: 1/10 of a common peak of pretraining"),
 )
 #: Up to so many tokens per parameter from nothing, the share of the wide stage.
-_WIDE = (
+_WIDE: tuple[tuple[float, float, str], ...] = (
     (60, 0.5, "measured at 30 tokens per parameter or less: 50% of the steps"),
     (180, 0.2, "measured at 90 tokens per parameter: 10 to 30% of the steps"),
     (math.inf, 0.1, "measured at 270 tokens per parameter or more: 10% of the steps"),
@@ -258,9 +258,9 @@ def recommended(
     steps, every = (settings[name].value for name in ("total_steps", "steps_per_epoch"))
     if trained:
         begin, share = row["begin_step"], row["prune_steps"]
-        peak = next(Setting(*rest) for most, *rest in _PEAKS if parameters <= most)
+        peak = next(Setting(*r[1:]) for r in _PEAKS if parameters <= r[0])
     else:
-        wide_share = next(Setting(*rest) for most, *rest in _WIDE if rate <= most)
+        wide_share = next(Setting(*r[1:]) for r in _WIDE if rate <= r[0])
         first = max(1, round(wide_share.value * steps / every)) * every
         begin = Setting(first, wide_share.reason)
         share = Setting(0.5, "measured: 10 to 70% of the steps that are left")

@@ -28,8 +28,8 @@ FAULTS = (
     Fault(
         "only the first slot is sliced",
         "surgery/optimizer_state.py",
-        "for name, slots in slots_of(part):\n                found",
-        "for name, slots in list(slots_of(part))[:1]:\n                found",
+        "for slots in named.values() if",
+        "for slots in list(named.values())[:1] if",
     ),
     Fault(
         "a mask revives",
@@ -134,7 +134,7 @@ FAULTS = (
     ),
     Fault(
         "a compact copy shares its metrics",
-        "surgery/copying.py",
+        "surgery/compact.py",
         "    if not isinstance(metric, keras.metrics.Metric):",
         "    if True:",
     ),

@@ -148,7 +148,6 @@ def dense_ways():
     optimizers = {
         "sgd": keras.optimizers.SGD(0.05, momentum=0.9, nesterov=True),
         "adam, clipped": keras.optimizers.Adam(1e-2, global_clipnorm=0.5),
-        "adafactor": keras.optimizers.Adafactor(1e-2),
         "muon": keras.optimizers.Muon(1e-2, exclude_embeddings=False),
         "lion, average": keras.optimizers.Lion(1e-3, use_ema=True),
         "accumulated": keras.optimizers.AdamW(1e-2, gradient_accumulation_steps=2),

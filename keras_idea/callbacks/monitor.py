@@ -262,7 +262,7 @@ def heat_map(
     colors = np.vstack([[_PRUNED], np.transpose(ramp)]).round().astype("uint8")
     columns = np.searchsorted(steps, np.linspace(start, steps[-1], _WIDTH))
     rows = _HEIGHT // len(bands)
-    parts = []
+    parts: list[np.ndarray] = []
     for title, levels in bands:
         gone = (levels == 0).argmax(axis=0) + len(levels) * (levels > 0).all(axis=0)
         order = np.lexsort((levels.mean(axis=0), gone))

@@ -66,7 +66,7 @@ class ElasticCallback(keras.callbacks.Callback):
     Notes:
         If the optimizer looks at a whole matrix, a step at a width differs from the
         sliced model's step: after four steps at full width, a step at a quarter differs
-        by 0.86 of its size with Muon, by 0.24 with Adafactor and by 0.14 with Lamb.
+        by 0.86 of its size with Muon and by 0.14 with Lamb.
         With `steps_per_execution` or gradient accumulation, one width is drawn for all
         batches of an optimizer step or execution. In your own loop, call
         `model.train_on_batch` between the hooks.

@@ -14,17 +14,20 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN, find_ffns
 from keras_idea.groups.kinds import NEURONS
 from keras_idea.hub.rebuild import check_plain
-from keras_idea.keras_private.callbacks import warn_user
-from keras_idea.keras_private.fit_figures import evaluate_again, why_not_again
+from keras_idea.keras_private.callbacks import evaluate_again, warn_user, why_not_again
 from keras_idea.keras_private.layers import (
     all_layers,
     has_lost_parameters,
     is_built,
     retrack_parameters,
 )
-from keras_idea.keras_private.models import compilation, instead, make_train_function
+from keras_idea.keras_private.models import (
+    compilation,
+    instead,
+    make_train_function,
+    owner_of_train_function,
+)
 from keras_idea.keras_private.optimizer_variables import as_int, innermost
-from keras_idea.keras_private.train_step import owner_of_train_function
 from keras_idea.signals import held_back
 from keras_idea.step.pruner import NeuronPruner
 from keras_idea.step.replicas import replicas_of, scope_of
@@ -69,10 +72,12 @@ class Run:
         self._names = sorted(names, key=lambda name: sum(self.counts[name]))
         self._sample, self._seed = sample, seed
         self._compiled = id(model), compilation(model), self.counts
-        again = before is not None and before._compiled == self._compiled
-        self._functions: dict[str, Callable] = before._functions if again else {}
-        self._checked: set[str] = before._checked if again else set()
-        self._tests: dict[str, Callable] = before._tests if again else {}
+        self._functions: dict[str, Callable] = {}
+        self._checked: set[str] = set()
+        self._tests: dict[str, Callable] = {}
+        if before is not None and before._compiled == self._compiled:
+            self._functions, self._tests = before._functions, before._tests
+            self._checked = before._checked
         self._plain: Callable | None = None
         self._next: str | None = None
         #: str, the width of the step that was prepared last.
@@ -268,7 +273,7 @@ def _check_model(
             )
     check_trainable(model, ffns, None, [NEURONS])
     check_not_pruning(model, "ElasticCallback")
-    check_carriable(model.optimizer, [cut for ffn in ffns for cut in ffn.cuts()])
+    check_carriable(model.optimizer)
     check_width_in_code(model, ffns)
     if has_lost_parameters(model):
         retrack_parameters(all_layers(model))

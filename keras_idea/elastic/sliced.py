@@ -13,7 +13,7 @@ from keras_idea.finding.find import FFN, find_ffns
 from keras_idea.groups.kinds import NEURONS
 from keras_idea.hub.rebuild import check_plain
 from keras_idea.keras_private.layers import is_built
-from keras_idea.surgery.compact import compile_trained, narrowed
+from keras_idea.surgery.compact import narrowed
 
 Model = TypeVar("Model", bound=keras.layers.Layer)
 
@@ -64,6 +64,4 @@ def sliced(model: Model, width: Width) -> Model:
         return np.broadcast_to(np.arange(stay), (*ffn.units_shape[:-1], stay))
 
     reading = FirstNeurons(model, ffns)
-    narrow, pairs = narrowed(model, "sliced()", first, reading.at(counts))
-    compile_trained(narrow, model, pairs)
-    return narrow
+    return narrowed(model, "sliced()", first, reading.at(counts), compiled=True)

@@ -10,9 +10,9 @@ import keras
 
 from keras_idea.errors import ArgumentError
 from keras_idea.finding.find import FFN
-from keras_idea.finding.pairing import plain_variables
 from keras_idea.finding.work_count import uses_of_matrices
-from keras_idea.keras_private.layers import student_of
+from keras_idea.groups.state import NeuronState
+from keras_idea.keras_private.layers import student_of, walk
 from keras_idea.validation import check_int
 
 T = TypeVar("T")
@@ -134,3 +134,10 @@ def _plain_weights(model: keras.Model) -> list[keras.Variable]:
     weights = set(map(id, student_of(model).weights))
     plain = plain_variables(student_of(model))
     return [variable for variable in plain if id(variable) in weights]
+
+
+def plain_variables(model: keras.layers.Layer) -> list[keras.Variable]:
+    """The variables of a model, without scores and masks."""
+    held = [layer.variables for layer in walk(model) if isinstance(layer, NeuronState)]
+    states = {id(variable) for variables in held for variable in variables}
+    return [variable for variable in model.variables if id(variable) not in states]

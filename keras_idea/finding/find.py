@@ -252,8 +252,8 @@ def find_groups(
         model: keras.layers.Layer. A built Keras model or layer, as in `find_ffns`.
         kinds: list of str. "neurons" (see `find_ffns`) and "kv_groups": key/value
             heads, each with the query heads that read it. These are heads of Keras's
-            `MultiHeadAttention` and `GroupQueryAttention`, of this package's decoder,
-            and of KerasHub's models whose config holds the width of a head.
+            `MultiHeadAttention` and `GroupQueryAttention`, and of KerasHub's models
+            whose config holds the width of a head.
             "channels": of convolutions, each with all that makes, normalizes and reads
             it. Defaults to None: all.
 
@@ -269,8 +269,6 @@ def find_groups(
     ...     print(group.kind, group.name, group.hidden_dim)
     neurons block_0/ffn_0 8
     neurons block_1/ffn_1 8
-    kv_groups block_0/attention 2
-    kv_groups block_1/attention 2
     """
     for kind in kinds or ():
         check_choice("kinds", kind, tuple(KINDS))

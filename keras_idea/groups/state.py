@@ -250,7 +250,7 @@ def _numbers(shape: Sequence[int], dtype: str) -> Tensor:
 def scope_at(path: str) -> Iterator[None]:
     """A scope in which what is built gets its path below that of a layer."""
     with contextlib.ExitStack() as scopes:
-        for name in path.split("/"):
+        for name in filter(None, path.split("/")):
             scopes.enter_context(keras.name_scope(name))
         yield
 

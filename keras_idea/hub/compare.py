@@ -4,6 +4,7 @@ Shapes: B batch, T tokens, P prompt tokens, V vocabulary (of an encoder: its wid
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -173,7 +174,7 @@ def check_same_function(model: keras.layers.Layer, copy: keras.layers.Layer) -> 
     for old, new in zip(_runnable(model), _runnable(copy), strict=True):
         probe = probe_of(old)
         if probe is not None:
-            check_same_outputs(old, new, lambda net, x=probe: outputs_of(net, x))
+            check_same_outputs(old, new, functools.partial(outputs_of, inputs=probe))
 
 
 def check_same_outputs(

@@ -358,7 +358,7 @@ def config_like(hf_config: Config, arguments: Config) -> Config:
         if changed is None:
             break
         hf_config = changed
-    types = hf_config.get("layer_types")
+    types: Any = hf_config.get("layer_types")
     if types and len(types) != hf_config["num_hidden_layers"]:
         types = rules_of(hf_config).fixed_of(hf_config).get("layer_types", types)
         hf_config["layer_types"] = types[: hf_config["num_hidden_layers"]]

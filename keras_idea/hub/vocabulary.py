@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.tokenizers import cut_as, cuts_as_released, mend_tokenizer_config
-from keras_idea.keras_private.byte_characters import byte_characters
-from keras_idea.keras_private.hub_importers import python_tokenizer
+from keras_idea.keras_private.hub_importers import byte_characters, python_tokenizer
 from keras_idea.validation import require
 
 # SentencePiece's, for a space.

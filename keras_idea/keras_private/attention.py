@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_idea.keras_private.layers import own_attributes
-
 #: Attributes in which the layers of Keras and KerasHub hold their projections.
 _NAMES = (
     ("_query_dense", "query_dense", "query"),
@@ -34,7 +32,7 @@ class Projections(NamedTuple):
 
 def projections_of(layer: keras.layers.Layer) -> Projections | None:
     """The `Projections` of an attention layer; None of any other layer."""
-    held = own_attributes(layer)
+    held = {**vars(layer), **vars(layer).get("_modules", {})}  # torch keeps them apart
     found = [[held[name] for name in names if name in held] for names in _NAMES]
     if not all(found):
         return None

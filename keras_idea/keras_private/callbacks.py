@@ -1,4 +1,4 @@
-"""The callbacks of the `fit` under way, and which of their hooks do something."""
+"""The callbacks of the `fit` under way, and its held-out data."""
 
 import inspect
 import types
@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+from keras.src.trainers.data_adapters.generator_data_adapter import (
+    GeneratorDataAdapter,
+)
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
 
 def peers(callback: keras.callbacks.Callback) -> list[keras.callbacks.Callback]:
@@ -79,7 +83,7 @@ def remember(callback: keras.callbacks.Callback, state: dict[str, Any]) -> None:
 
 
 def forget_best(callback: keras.callbacks.Callback) -> None:
-    """Has each EarlyStopping in the list of a callback begin to look for the best anew.
+    """Makes each EarlyStopping in the list of a callback forget the best so far.
 
     To be called in a hook of that callback, if earlier weights no longer fit.
     """
@@ -90,6 +94,36 @@ def forget_best(callback: keras.callbacks.Callback) -> None:
         ):
             peer.best = peer.best_weights = None
             peer.wait = 0
+
+
+def evaluate_again(model: keras.Model) -> dict[str, Any]:
+    """Evaluates a model on the held-out data of the `fit` under way, from the first.
+
+    `fit` evaluates so itself; with `validation_steps` it resumes where it has stopped,
+    as it will afterwards. KerasHub's tasks set these, to all batches.
+    """
+    iterator = model._eval_epoch_iterator
+    before = iterator._current_iterator, iterator._steps_seen
+    iterator._current_iterator, iterator._steps_seen = None, 0
+    try:
+        found = model.evaluate(
+            return_dict=True, verbose=0, _use_cached_eval_dataset=True
+        )
+    finally:
+        iterator._current_iterator, iterator._steps_seen = before
+    return dict(found)
+
+
+def why_not_again(model: keras.Model) -> str | None:
+    """Why held-out data cannot be used again from the first; None: they can."""
+    iterator = getattr(model, "_eval_epoch_iterator", None)
+    if iterator is None:
+        return "there is none"
+    if isinstance(iterator.data_adapter, GeneratorDataAdapter):
+        return "it is a generator, which gives other batches each time"
+    if isinstance(iterator.data_adapter, PyDatasetAdapter) and iterator.steps_per_epoch:
+        return "it is a PyDataset, and `validation_steps` takes the next batches"
+    return None
 
 
 # The last one's frames are those of functions that a scope is around.

@@ -56,3 +56,15 @@ def keys_read(config: Mapping[str, Any]) -> set[str]:
     noted = _Read(config)
     converter_of(config["model_type"]).convert_backbone_config(noted)
     return noted.read
+
+
+def byte_characters() -> list[str]:
+    """For each byte the printable character that stands for it in byte-level BPE.
+
+    KerasHub's tokenizers take vocabularies in these characters, but export no function
+    that tells them. Seen with KerasHub 0.32.
+    """
+    from keras_hub.src.tokenizers.byte_pair_tokenizer import bytes_to_unicode
+
+    characters = dict(zip(*bytes_to_unicode(), strict=True))
+    return [characters[bytes([byte])] for byte in range(256)]

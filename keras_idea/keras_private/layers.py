@@ -213,30 +213,30 @@ def first_argument(call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     return next(iter(args or inspect.signature(call).bind(**kwargs).arguments.values()))
 
 
-def own_attributes(layer: keras.layers.Layer) -> dict[str, Any]:
-    """The attributes that a layer's class gave it, the framework's left out."""
-    # torch keeps sublayers apart, in `_modules`.
-    names = {**vars(layer), **vars(layer).get("_modules", {})}
+#: What a user can set on any layer after it is made.
+_FLAGS = (
+    *("_trainable", "_remat_mode", "rematerialized_call", "activity_regularizer"),
+    *("_dtype_policy", "autocast", "supports_jit", "_supports_masking"),
+)
+
+
+def copy_flags(layer: keras.layers.Layer, copy: keras.layers.Layer) -> None:
+    """Sets on a copy what a user can set on any layer."""
+    held = vars(layer)
+    # Not by `setattr`: `trainable` would reach into sublayers.
+    vars(copy).update({name: held[name] for name in _FLAGS if name in held})
+
+
+def own_settings(layer: keras.layers.Layer) -> dict[str, Any]:
+    """The numbers, strings and bools that a layer's class has set as attributes."""
     kinds = (keras.Sequential, Functional, keras.Model, keras.layers.Layer)
     framework = _framework_attributes(next(k for k in kinds if isinstance(layer, k)))
-    framework |= TENSORFLOW_TRACKING
-    return {name: value for name, value in names.items() if name not in framework}
-
-
-#: Where tensorflow notes what an object depends on. Not all names that begin so: a
-#: block of KerasHub's has a `_self_attention_layer`.
-TENSORFLOW_TRACKING = frozenset(
-    f"_self_{name}"
-    for name in (
-        "name_based_restores",
-        "saveable_object_factories",
-        "setattr_tracking",
-        "unconditional_checkpoint_dependencies",
-        "unconditional_deferred_dependencies",
-        "unconditional_dependency_names",
-        "update_uid",
-    )
-)
+    return {
+        name: value
+        for name, value in vars(layer).items()
+        if isinstance(value, (bool, int, float, str, type(None)))
+        and name not in framework
+    }
 
 
 @functools.cache
@@ -249,12 +249,35 @@ def _framework_attributes(kind: type) -> frozenset[str]:
         layer = keras.Model(inputs, outputs, name="framework")  # 3.13 needs a layer
     else:
         layer = kind(name="framework")
-    later = {"optimizer", "history", "stop_training", "_eval_epoch_iterator"}
-    # Of jax the values in a step of `train_on_batch`, of variables that a copy lacks.
-    later |= {"_compile_config", "_compiled_trainable_state", "_jax_state"}
-    # Of a built layer on torch; of a task of KerasHub's that has generated.
-    later |= {"_torch_params", "generate_function", "_functional_layer_ids"}
+    later = {"optimizer", "stop_training", "generate_function", "_self_update_uid"}
     return frozenset(vars(layer)) | later
+
+
+def own_weights(
+    layer: keras.layers.Layer,
+) -> tuple[list[keras.Variable], list[keras.Variable]]:
+    """The variables that a layer holds itself, and the states of its generators."""
+    weights = [*layer._trainable_variables, *layer._non_trainable_variables]
+    return weights, [generator.state for generator in layer._seed_generators]
+
+
+def replace_class(layer: keras.layers.Layer, cls: type, without: str) -> None:
+    """Makes a built layer one of another class, which lacks one of its sublayers.
+
+    Whatever holds the layer, the graph of a functional model too, continues to do so.
+    """
+    layer._tracker.untrack(getattr(layer, without))  # which `delattr` leaves there
+    delattr(layer, without)
+    layer.__class__ = cls
+
+
+def has_default_config(layer: keras.layers.Layer) -> bool:
+    """Whether a class has no `get_config`, and its constructor takes arguments."""
+    owner = next(cls for cls in type(layer).__mro__ if "get_config" in vars(cls))
+    _, *taken = inspect.signature(type(layer).__init__).parameters.values()
+    own = [each for each in taken if each.name not in ("name", "dtype", "trainable")]
+    named = [each for each in own if each.kind is not each.VAR_KEYWORD]
+    return owner.__module__.startswith("keras.") and bool(named)
 
 
 def unlocked(

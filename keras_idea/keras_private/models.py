@@ -10,6 +10,7 @@ import keras
 
 # `Functional` is public only as what `keras.Model(inputs, outputs)` makes.
 from keras.src.models.functional import Functional, functional_like_constructor
+from keras.src.saving.serialization_lib import SafeModeScope
 
 
 def compilation(model: keras.Model) -> object:
@@ -37,6 +38,14 @@ def made_of_tensors(cls: type[keras.Model]) -> bool:
     return functional_like_constructor(cls)
 
 
+def trusted_configs() -> contextlib.AbstractContextManager[None]:
+    """A scope in which a config may hold code, as one of a layer here does.
+
+    Keras's own switch would stay on.
+    """
+    return SafeModeScope(False)
+
+
 def renew_state(model: keras.Model) -> None:
     """Has a `fit` on jax know the values of a model whose variables are others now.
 
@@ -60,6 +69,27 @@ def make_train_function(model: keras.Model) -> None:
     step = functools.partial(model.train_step)
     with instead(model, "train_step", step):
         model.make_train_function(force=True)
+
+
+def owner_of_train_function(model: keras.Model) -> Any:
+    """The object whose method is in place of a model's train function, or None."""
+    return getattr(getattr(model, "train_function", None), "__self__", None)
+
+
+def has_own_train_step(model: keras.Model) -> bool:
+    """Whether a model's train step is neither Keras's nor KerasHub's.
+
+    Theirs apply the optimizer once for each batch.
+    """
+    step = vars(model).get("train_step", type(model).train_step)
+    module = getattr(_original(step), "__module__", "")
+    return module.partition(".")[0] not in ("keras", "keras_hub")
+
+
+def _original(step: Any) -> Any:
+    while isinstance(step, functools.partial):
+        step = step.args[0] if step.args else step.func
+    return step
 
 
 def calls_in(model: keras.Model) -> list[tuple[Any, Any, Any]]:

@@ -46,11 +46,6 @@ def as_int(count: Any) -> int:
     return int(_as_number(count))
 
 
-def as_float(rate: Any) -> float:
-    """A rate's value, which waits for the device."""
-    return float(_as_number(rate))
-
-
 def _as_number(value: Any) -> Any:
     # Not the variable itself, of which TensorFlow may hold a copy on each replica.
     if isinstance(value, keras.Variable):
@@ -74,22 +69,12 @@ def trained_variables(part: keras.Optimizer) -> list[keras.Variable]:
     return part._trainable_variables
 
 
-def tracked_variables(part: keras.Optimizer) -> list[keras.Variable]:
-    """The optimizer's own variables; `variables` has those of wrapped ones too."""
-    return part._variables
-
-
 def variable_key(part: keras.Optimizer, variable: keras.Variable) -> Any:
     """What an optimizer knows a variable by.
 
     On tensorflow it is of the backend's variable, which a change of shape renews.
     """
     return part._var_key(variable)
-
-
-def index_of(part: keras.Optimizer, variable: keras.Variable) -> int | None:
-    """The place of a variable among those that an optimizer trains, or None."""
-    return part._trainable_variables_indices.get(part._var_key(variable))
 
 
 def accumulated_gradient(
@@ -164,18 +149,13 @@ def copy_decay_exclusions(
 ) -> None:
     """Copies what `exclude_from_weight_decay` was told, which is in no config.
 
-    The target, over the new ones of the pairs (old variable, new variable), may be
-    built, when the public method refuses.
+    `pairs` are variables of the source's model and of the target's, which is not built.
     """
-    if not hasattr(source, "_exclude_from_weight_decay"):
-        return  # nobody called it
-    excluded = _excluded(source)
-    target._exclude_from_weight_decay = {
-        target._var_key(new) for old, new in pairs if source._var_key(old) in excluded
-    }
-    pattern = source._exclude_from_weight_decay_pattern
-    target._exclude_from_weight_decay_pattern = pattern
-    target._exclude_from_weight_decay_cache = {}
+    if hasattr(source, "_exclude_from_weight_decay"):
+        told = _excluded(source)
+        excluded = [new for old, new in pairs if source._var_key(old) in told]
+        pattern = source._exclude_from_weight_decay_pattern
+        target.exclude_from_weight_decay(excluded, pattern and [pattern.pattern])
 
 
 def _excluded(part: keras.Optimizer) -> set:

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 import keras
 import numpy as np
-from keras.src import backend
 from keras.src.backend.common import global_state
 from keras.src.layers import layer as keras_layer
 
@@ -425,17 +424,3 @@ def _recorded(
         if names is not None:
             names.clear()
             names.update(before)
-
-
-def call_without_values(model: keras.Model, inputs: Any) -> Any:
-    """Calls a model as `model(inputs, training=True)` on `KerasTensor`s alone.
-
-    Open sizes become 8: for them Keras may run the model twice. A call with a
-    `KerasTensor` would note itself in the model's graph, and `compute_output_spec` of a
-    functional model does not call its layers' `call`.
-    """
-    known = keras.tree.map_structure(
-        lambda x: keras.KerasTensor([8 if d is None else d for d in x.shape], x.dtype),
-        inputs,
-    )
-    return backend.compute_output_spec(model, known, training=True)

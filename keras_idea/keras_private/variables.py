@@ -39,6 +39,13 @@ def plain_name(variable: keras.Variable) -> str:
     return numbered[1] if numbered else variable.name
 
 
+def copy_training(variable: keras.Variable, copy: keras.Variable) -> None:
+    """Sets on a copy of a variable how that is trained."""
+    copy.trainable = variable.trainable
+    copy.regularizer, copy.constraint = variable.regularizer, variable.constraint
+    copy.overwrite_with_gradient = variable.overwrite_with_gradient
+
+
 def shaped(
     variable: keras.Variable, shape: tuple[int, ...]
 ) -> contextlib.AbstractContextManager[None]:

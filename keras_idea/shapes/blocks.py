@@ -14,18 +14,17 @@ from keras_idea.errors import ArgumentError
 from keras_idea.hub.compare import check_same_function
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.rebuild import rebuild_backbone
-from keras_idea.keras_private.bare_copy import hand_on_training
 from keras_idea.keras_private.layers import (
     first_argument,
-    own_attributes,
+    own_settings,
     sublayers,
     walk,
 )
 from keras_idea.keras_private.models import Functional, calls_in, instead
-from keras_idea.keras_private.variables import without_values
+from keras_idea.keras_private.variables import copy_training, without_values
 from keras_idea.methods.calibration import Samples, captured
 from keras_idea.methods.captures import Sums, layer_capture
-from keras_idea.surgery.copying import Copier, rebuilt
+from keras_idea.surgery.copying import rebuilt
 from keras_idea.typing import Tensor
 
 # The argument of KerasHub's backbones for the number of blocks.
@@ -140,11 +139,10 @@ def take_out(model: keras.Model, kept: Sequence[int]) -> keras.Model:
     """
     blocks = find_blocks(model)
     gone = [b for place, b in enumerate(blocks.layers) if place not in {*kept}]
+    config = {}
     if is_backbone(blocks.model):
         config = _config_of_blocks(blocks.model, len(blocks), kept)
-        copy = rebuilt(model, config, gone)
-    else:
-        copy = Copier(gone=gone).layer(model)
+    copy = rebuilt(model, config, gone)
     given_up = {id(variable) for block in gone for variable in block.variables}
     stay = [v for v in model.variables if id(v) not in given_up]
     for old, new in zip(stay, copy.variables, strict=True):
@@ -154,7 +152,7 @@ def take_out(model: keras.Model, kept: Sequence[int]) -> keras.Model:
                 f"{new.shape} in place of {old.path} {old.shape}. Remove 'blocks' from "
                 "`targets`."
             )
-        hand_on_training(old, new)
+        copy_training(old, new)
         new.assign(old.value)
     with without(gone):
         check_same_function(model, copy)
@@ -179,14 +177,7 @@ def _by_block(backbone: keras.Model, depth: int) -> dict[str, Any]:
 
 def _kind(block: keras.layers.Layer) -> Any:
     # Not by its config: KerasHub's Llama block (0.32) fails to give one.
-    plain = (bool, int, float, str, type(None))
-    return [
-        (
-            type(part),
-            {k: v for k, v in own_attributes(part).items() if type(v) in plain},
-        )
-        for part in walk(block)
-    ]
+    return [(type(part), own_settings(part)) for part in walk(block)]
 
 
 def _skippable(model: keras.Model) -> list[keras.layers.Layer]:

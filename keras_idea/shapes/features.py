@@ -15,8 +15,8 @@ from keras_idea.errors import ArgumentError
 from keras_idea.finding.find_heads import find_heads
 from keras_idea.functional.activation import activation_sums
 from keras_idea.hub.families import HEAD_ARGUMENTS, is_task
-from keras_idea.keras_private.bare_copy import hand_on_training
 from keras_idea.keras_private.layers import sublayers, walk
+from keras_idea.keras_private.variables import copy_training
 from keras_idea.methods.calibration import Samples, captured
 from keras_idea.methods.captures import layer_capture
 from keras_idea.surgery.copying import rebuilt
@@ -92,7 +92,7 @@ def take_along(
     `size` is the length of these axes in the model. Raises if another axis differs.
     """
     for old, new in zip(model.variables, copy.variables, strict=True):
-        hand_on_training(old, new)
+        copy_training(old, new)
         value = old.value
         for place, lengths in enumerate(zip(old.shape, new.shape, strict=True)):
             if lengths == (size, len(kept)):

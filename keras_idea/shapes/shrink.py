@@ -156,14 +156,14 @@ def shrink(
         )
     if FEATURES in rest:
         backbone_of(model)
-    copy, _ = narrowed(model, "shrink()")
+    copy = narrowed(model, "shrink()")
     if getattr(model, "compiled", False):
-        compile_like(copy, model, None)
+        compile_like(copy, model)
     copy = _cut(copy, rest, budget, samples, ranks_by, refit_data)
     if tokens is not None:  # last, because the data have the old ids
         copy = take_tokens(copy, tokens)
     if getattr(model, "compiled", False):
-        compile_like(copy, model, None)
+        compile_like(copy, model)
     return copy
 
 
@@ -181,7 +181,7 @@ def _cut(
     """
     groups = _groups_of(model, [kind for kind in KINDS if kind in shape])
     if budget:
-        sizes = [n for _, n in target_widths(shape, budget, model, groups, 1)]
+        sizes = [n for _, n in target_widths({**shape}, budget, model, groups, 1)]
     else:
         sizes = [size_of(g.kind, shape[g.kind], g.hidden_dim, g.name) for g in groups]
     check_width_in_code(model, groups)
@@ -220,7 +220,7 @@ def _cut(
         decisions = [Decision(ops.convert_to_numpy(mask)) for mask in masks]
         pairs = list(zip(groups, decisions, strict=True))
         carry_out_and_refit(model, pairs, refit_data)
-    return narrowed(model, "shrink()")[0]
+    return narrowed(model, "shrink()")
 
 
 def _groups_of(model: keras.Model, kinds: list[str]) -> list[FFN]:

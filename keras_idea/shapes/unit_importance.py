@@ -81,7 +81,7 @@ def _mean_scores(
 
     The steps are those of training, dropout included, on a copy of the model.
     """
-    copy, _ = narrowed(model, "shrink()")
+    copy = narrowed(model, "shrink()")
     arguments = compile_arguments(model)
     names = ("loss", "loss_weights", "run_eagerly", "jit_compile")
     keras.Model.compile(

@@ -4,7 +4,6 @@ from keras_idea.finding.explain import explain
 from keras_idea.finding.find import FFN, find_ffns, find_groups
 from keras_idea.surgery.as_functional import as_functional
 from keras_idea.surgery.compact import compact
-from keras_idea.surgery.narrow_in_place import shrink_in_place
 
 __all__ = [
     "FFN",
@@ -13,5 +12,4 @@ __all__ = [
     "explain",
     "find_ffns",
     "find_groups",
-    "shrink_in_place",
 ]

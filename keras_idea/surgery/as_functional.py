@@ -13,9 +13,9 @@ import numpy as np
 
 from keras_idea.errors import ArgumentError
 from keras_idea.groups.find_channels import OPEN_SIZE, looked_into
-from keras_idea.keras_private.bare_copy import hand_on_flags, hand_on_training
 from keras_idea.keras_private.callbacks import warn_user
 from keras_idea.keras_private.layers import (
+    copy_flags,
     is_rematerialized,
     parts_not_rematerialized,
     rematerialize,
@@ -29,7 +29,8 @@ from keras_idea.keras_private.symbolic import (
     record,
     tensors_in,
 )
-from keras_idea.surgery.copying import Copier
+from keras_idea.keras_private.variables import copy_training
+from keras_idea.surgery.copying import carry_settings, of_config
 from keras_idea.surgery.own_config import first_difference
 from keras_idea.validation import what_was_raised
 
@@ -90,7 +91,7 @@ def as_functional(model: keras.Model) -> keras.Model:
     elif len(outputs) == 1:
         outputs = outputs[0]
     copy = keras.Model(inputs, outputs, name=model.name)
-    hand_on_flags(model, copy)
+    copy_flags(model, copy)
     copies.assign()
     _check_same(model, copy)
     return copy
@@ -106,7 +107,7 @@ class _Copies:
     def of(self, layer: keras.layers.Layer) -> keras.layers.Layer:
         """The copy of a layer; the same at each of its calls."""
         if id(layer) not in self._of:
-            copy = _of_config(layer, self._name(layer))
+            copy = of_config(layer, self._name(layer))
             self._of[id(layer)] = layer, copy
         return self._of[id(layer)][1]
 
@@ -123,27 +124,17 @@ class _Copies:
 
     def assign(self) -> None:
         """Gives the copies the values that the model has, and all that was set."""
-        copier = Copier()
         for layer, copy in self._of.values():
-            copier.carry_over(layer, copy)
+            pairs = list(zip(walk(layer), walk(copy), strict=True))
+            carry_settings(pairs, pairs)
             olds, news = layer.variables, copy.variables
             if len(olds) != len(news):  # a Dropout whose rate is zero now has no seed
                 olds, news = layer.weights, copy.weights
             for old, new in zip(olds, news, strict=True):
-                hand_on_training(old, new)
+                copy_training(old, new)
                 new.assign(keras.ops.copy(old.value))  # jax donates a step's arrays
             if is_rematerialized(layer) and not is_rematerialized(copy):
                 rematerialize(copy)  # its scope has the layer's name, not the copy's
-
-
-def _of_config(layer: keras.layers.Layer, name: str) -> keras.layers.Layer:
-    try:
-        return type(layer).from_config({**layer.get_config(), "name": name})
-    except (NotImplementedError, TypeError) as error:
-        raise ArgumentError(
-            f"{type(layer).__name__} '{layer.name}' has no config that makes it again, "
-            f"so its model cannot be made functional. Give it a `get_config`."
-        ) from error
 
 
 def _calls(model: keras.Model) -> Recording:

@@ -8,8 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea.finding.find import FFN, find_groups
-from keras_idea.finding.pairing import plain_variables
+from keras_idea.finding.find import FFN
 from keras_idea.groups.cut import Cut
 from keras_idea.groups.find_channels import followed
 from keras_idea.groups.kinds import CHANNELS
@@ -31,7 +30,7 @@ from keras_idea.keras_private.optimizer_variables import parts, rename_key, vari
 from keras_idea.keras_private.variables import give_value
 from keras_idea.signals import held_back
 from keras_idea.step.replicas import scope_of
-from keras_idea.surgery.checks import backbones_of, check_not_pruning, layers_of
+from keras_idea.surgery.checks import backbones_of, layers_of
 from keras_idea.surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
@@ -115,47 +114,24 @@ def resize(variable: keras.Variable, value: Tensor) -> None:
             tf.raw_ops.AssignVariableOp(resource=part.handle, value=empty)
 
 
-def shrink_in_place(model: keras.Model) -> list[FFN]:
-    """Narrows every prunable FFN of a model, in place, to its active neurons.
-
-    Attention layers likewise keep their active heads. Kernels, biases, scores
-    and the optimizer's slots are sliced one by one, on their devices, so that the peak
-    of memory is that of training plus one variable. The layers, variables and the
-    optimizer stay the same objects.
-    The model's functions that were traced with the old shapes are made again; another
-    model of the same layers must be compiled again.
-
-    Args:
-        model: a built Keras model, compiled or not, with no pruner at work. During
-            `fit` on jax its state must be synced (touching `callback.model` does it).
-
-    Returns:
-        list of the FFN handles of the model.
-
-    Raises:
-        ValueError: if the model is being pruned or measured, or the optimizer's state
-            cannot be cut. It is left as it was.
-    """
-    ffns = check_not_pruning(model, "shrink_in_place()")
-    narrow_to(model, [(ffn, ffn.kept_neurons()) for ffn in ffns])
-    return ffns
-
-
 @held_back()
 def narrow_to(
     model: keras.Model,
     pairs: Sequence[tuple[FFN, np.ndarray]],
 ) -> None:
-    """Keeps given neurons of FFNs, as `shrink_in_place` does those alive.
+    """Narrows FFNs to given neurons, in place.
 
-    Their indices are ascending, see `Cut.take`. Refuses an optimizer whose state cannot
-    be cut, before anything is. If a cut fails (no memory is left), all FFNs are as wide
-    as before, with zeros for the neurons that were to go.
+    Kernels, biases, scores and the optimizer's slots are sliced one by one, on their
+    devices, so the peak of memory is that of training plus one variable. The layers,
+    variables and the optimizer stay the same objects. Functions that were traced with
+    the old shapes are made again; another model of the same layers must be compiled
+    again. Indices are ascending, see `Cut.take`. Refuses an optimizer whose state
+    cannot be cut, before anything is. If a cut fails (no memory is left), all FFNs are
+    as wide as before, with zeros for the neurons that were to go.
     """
     optimizer = built_optimizer(model)
     if optimizer is not None and pairs:
-        # Before anything is cut.
-        check_carriable(optimizer, [cut for ffn, _ in pairs for cut in ffn.cuts()])
+        check_carriable(optimizer)
     with scope_of(model), contextlib.ExitStack() as undo:
         for ffn, kept in pairs:
             ffn.state.full_dim = ffn.full_dim
@@ -193,34 +169,6 @@ def narrow_whole(
     stuck = follow_widths(model, widths)
     refresh_graphs(model, ffns)
     return stuck
-
-
-def narrow_copy(
-    model: keras.layers.Layer,
-    copy: keras.layers.Layer,
-    kept: Sequence[tuple[FFN, np.ndarray]],
-) -> None:
-    """Makes the stock FFNs of a copy as wide as those of the model are to be.
-
-    The copy has the model's variables, in the same order.
-    """
-    pairs = zip(plain_variables(model), copy.variables, strict=False)
-    copies = {id(old): id(new) for old, new in pairs}
-    ours = {id(ffn.kernels[0]): ffn for ffn in find_groups(copy)}
-    found = [
-        (ours.get(copies.get(id(ffn.kernels[0]), 0)), neurons)
-        for ffn, neurons in kept
-        if not ffn.holds_state
-    ]
-    # Whichever neurons: what they hold is assigned afterwards.
-    narrow_to(
-        copy,
-        [
-            (ffn, np.broadcast_to(np.arange(neurons.shape[-1]), neurons.shape))
-            for ffn, neurons in found
-            if ffn is not None and neurons.shape[-1] < ffn.hidden_dim
-        ],
-    )
 
 
 def refresh_graphs(model: keras.Model, ffns: Sequence[FFN]) -> None:

@@ -1,28 +1,22 @@
-"""An optimizer's slots (see `optimizer_slots`): slicing them, carrying them over.
+"""An optimizer's state: slicing it with the variables that it trains, copying it.
 
-`LossScaleOptimizer` and `MultiOptimizer` wrap optimizers that have slots of their own.
+A *slot* is a variable of an optimizer that belongs to a trained one: a momentum, an
+average. Keras names it after that one (`add_variable_from_reference`), so the longest
+path that a name begins with says whose it is.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import keras
 from keras import ops
 
 from keras_idea.errors import ArgumentError
-from keras_idea.finding.pairing import Pair, cut_to
 from keras_idea.groups.cut import Cut
-from keras_idea.keras_private.optimizer_slots import (
-    lost_axis,
-    scalars_of,
-    slot_axis,
-    slots_of,
-)
 from keras_idea.keras_private.optimizer_variables import (
     copy_decay_exclusions,
-    index_of,
+    innermost,
     parts,
     rate_source,
-    tracked_variables,
     trained_variables,
 )
 from keras_idea.step.pruner import own_variables
@@ -34,110 +28,66 @@ def built_optimizer(model: keras.layers.Layer) -> keras.Optimizer | None:
     return optimizer if optimizer is not None and optimizer.built else None
 
 
-def check_carriable(optimizer: keras.Optimizer, cuts: Iterable[Cut] = ()) -> None:
-    """Refuses an optimizer whose state cannot be sliced with its variables.
-
-    The cuts say how the neurons lie in what is to be sliced.
-    """
-    cuts = list(cuts)
-    for part in parts(optimizer):
-        for cut in cuts:
-            _check_groups(part, cut)
-        known = {id(slot) for _, slots in slots_of(part) for slot in slots}
-        known |= {id(variable) for _, variable in scalars_of(part)}
-        own = set(map(id, own_variables(part)))
-        unknown = [v.name for v in tracked_variables(part) if id(v) in own - known]
-        if unknown:
-            raise ArgumentError(
-                f"The state of optimizer {type(part).__name__} cannot be carried "
-                f"through compaction: {', '.join(unknown)} are not in a list "
-                "with one variable per trainable variable. Use an optimizer that keeps "
-                "its state in such lists (all of Keras's do), or pass compact='off'."
-            )
+def slots_of(
+    optimizer: keras.Optimizer, variable: keras.Variable
+) -> list[keras.Variable]:
+    """Returns the slots of a trained variable, which have its shape."""
+    return _slots_of(own_variables(optimizer), _trained(optimizer), variable)
 
 
-def _check_groups(part: keras.Optimizer, cut: Cut) -> None:
-    if cut.group is None:
-        return
-    for name, _ in slots_of(part):
-        if lost_axis(part, name, cut.variable) == cut.group:
-            raise ArgumentError(
-                f"{type(part).__name__} keeps one number for the neurons of all "
-                f"experts in '{cut.variable.path}', but each expert keeps different "
-                "neurons. Use another optimizer, or pass compact='off'."
-            )
+def check_carriable(optimizer: keras.Optimizer) -> None:
+    """Refuses an optimizer whose state cannot be sliced with its variables."""
+    own, trained = own_variables(optimizer), _trained(optimizer)
+    slots = {
+        id(slot) for variable in trained for slot in _slots_of(own, trained, variable)
+    }
+    unknown = [v.name for v in own if len(v.shape) and id(v) not in slots]
+    if unknown:
+        raise ArgumentError(
+            f"The state of optimizer {type(innermost(optimizer)).__name__} cannot be "
+            f"narrowed: {', '.join(unknown[:3])} has another shape than the variable "
+            "that it is named after. Use an optimizer that makes its state by "
+            "`add_optimizer_variables`, or pass compact='off'."
+        )
 
 
 def with_slots(optimizer: keras.Optimizer | None, cut: Cut) -> list[Cut]:
-    """A variable, and its slots that have its neurons too, its own cut first."""
-    found: list[Cut | None] = [cut]
-    for part in [] if optimizer is None else parts(optimizer):
-        index = index_of(part, cut.variable)
-        if index is not None:
-            for name, slots in slots_of(part):
-                found.append(_cut_of_slot(part, name, slots[index], cut))
-    return [each for each in found if each is not None]
-
-
-def _cut_of_slot(
-    part: keras.Optimizer, name: str, slot: keras.Variable | None, cut: Cut
-) -> Cut | None:
-    axis = slot_axis(part, name, cut.variable, cut.axis)
-    return None if slot is None or axis is None else cut.of(slot, axis)
+    """A variable and its slots, as they are to be cut; its own cut first."""
+    slots = [] if optimizer is None else slots_of(optimizer, cut.variable)
+    return [cut, *(cut.of(slot, cut.axis) for slot in slots)]
 
 
 def copy_optimizer(
-    optimizer: keras.Optimizer, pairs: Sequence[Pair]
+    optimizer: keras.Optimizer, pairs: Sequence[tuple[keras.Variable, keras.Variable]]
 ) -> keras.Optimizer:
-    """A new optimizer over new variables, in the order of `pairs`, with the old state.
+    """A new optimizer over other variables, with the same state.
 
-    It is built if the old one is. Refuses one that its config does not describe.
+    `pairs` are the variables of a model, each with the one in its place.
     """
     copy = optimizer_like(optimizer)
-    carry_state(optimizer, copy, pairs)
-    return copy
-
-
-def carry_state(
-    optimizer: keras.Optimizer, copy: keras.Optimizer, pairs: Sequence[Pair]
-) -> None:
-    """Gives an optimizer's state to one of the same config, over new variables.
-
-    Carries nothing for variables that the first optimizer does not train, and nothing
-    at all if it is not built.
-    """
-    if not optimizer.built:
-        return
-    trained = {id(v) for part in parts(optimizer) for v in trained_variables(part)}
-    own = [pair for pair in pairs if id(pair[0]) in trained]
-    copy.build([new for _, new, _ in own])
+    copies = {id(old): new for old, new in pairs}
     for source, target in zip(parts(optimizer), parts(copy), strict=True):
-        _copy_part(source, target, own)
-
-
-def _copy_part(
-    source: keras.Optimizer, target: keras.Optimizer, pairs: Sequence[Pair]
-) -> None:
-    scalars, slots = dict(scalars_of(source)), dict(slots_of(source))
-    new_scalars, new_slots = dict(scalars_of(target)), dict(slots_of(target))
-    places = [(index_of(source, old), index_of(target, new)) for old, new, _ in pairs]
-    alike = scalars.keys() == new_scalars.keys() and slots.keys() == new_slots.keys()
-    if not alike or any((a is None) != (b is None) for a, b in places):
+        copy_decay_exclusions(source, target, pairs)
+    if not optimizer.built:
+        return copy
+    trained = _trained(optimizer)
+    if not all(id(variable) in copies for variable in trained):
         raise ArgumentError(
-            f"Optimizer {type(source).__name__}, made again from its config, keeps "
-            "different state or trains other variables, so compact() cannot copy it. "
-            "Give the class a `get_config` with all arguments of its constructor."
+            f"Optimizer {type(optimizer).__name__} trains variables that are not the "
+            "model's. Compile the model again, with an optimizer of its own."
         )
-    for name, variable in scalars.items():
-        new_scalars[name].assign(ops.copy(variable.value))
-    for name, slot in slots.items():
-        for (_, _, stays), (i, j) in zip(pairs, places, strict=True):
-            if i is None or j is None or slot[i] is None:
-                continue
-            cuts = [(n, _cut_of_slot(source, name, slot[i], cut)) for n, cut in stays]
-            of_slot = [(neurons, cut) for neurons, cut in cuts if cut is not None]
-            new_slots[name][j].assign(cut_to(slot[i], of_slot))
-    copy_decay_exclusions(source, target, [(old, new) for old, new, _ in pairs])
+    copy.build([copies[id(variable)] for variable in trained])
+    held = own_variables(optimizer), copy.variables
+    shapes = [[tuple(v.shape) for v in variables] for variables in held]
+    if shapes[0] != shapes[1]:
+        raise ArgumentError(
+            f"Optimizer {type(optimizer).__name__}, made again from its config, keeps "
+            "different state. Give the class a `get_config` with all arguments of its "
+            "constructor, or use `compact(model, in_place=True)`."
+        )
+    for old, new in zip(*held, strict=True):
+        new.assign(ops.copy(old.value))  # jax donates the arrays of a train step
+    return copy
 
 
 def optimizer_like(optimizer: keras.Optimizer) -> keras.Optimizer:
@@ -153,3 +103,32 @@ def optimizer_like(optimizer: keras.Optimizer) -> keras.Optimizer:
         copy.learning_rate = rate
         return copy
     return type(optimizer).from_config(config)
+
+
+def _trained(optimizer: keras.Optimizer) -> list[keras.Variable]:
+    return trained_variables(innermost(optimizer))
+
+
+def _slots_of(
+    own: Sequence[keras.Variable],
+    trained: Sequence[keras.Variable],
+    variable: keras.Variable,
+) -> list[keras.Variable]:
+    begins = _beginning(variable)
+    names = [_beginning(other) for other in trained]
+    longer = [name for name in names if len(name) > len(begins)]
+    same = [o for o, name in zip(trained, names, strict=True) if name == begins]
+    # Of variables with one path each name is there several times, in their order.
+    place = next((i for i, other in enumerate(same) if other is variable), None)
+    if place is None:
+        return []
+    named: dict[str, list[keras.Variable]] = {}
+    for slot in own:
+        if slot.name.startswith(begins) and not slot.name.startswith(tuple(longer)):
+            named.setdefault(slot.name, []).append(slot)
+    found = [slots[place] for slots in named.values() if len(slots) == len(same)]
+    return [slot for slot in found if slot.shape == variable.shape]
+
+
+def _beginning(variable: keras.Variable) -> str:
+    return variable.path.replace("/", "_") + "_"

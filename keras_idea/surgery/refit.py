@@ -19,7 +19,7 @@ from keras_idea.finding.find import FFN
 from keras_idea.functional.least_squares import output_error, refit_rows
 from keras_idea.keras_private.float32_products import float32_products
 from keras_idea.keras_private.optimizer_variables import innermost
-from keras_idea.methods.calibration import Passes, Samples, captured
+from keras_idea.methods.calibration import Passes, Samples
 from keras_idea.methods.captures import Sums
 from keras_idea.methods.method import Decision
 from keras_idea.signals import held_back
@@ -66,22 +66,6 @@ class Products:
         # (H + 1 s)^T (H + 1 s), where `ones` is H^T 1, and its last entry the samples.
         crossed = np.outer(shift, ones + 0.5 * ones[-1] * shift)
         return gram + crossed + crossed.T
-
-
-class Tokens:
-    """Counts the tokens to fit on, and those held out: `(2,)`."""
-
-    def __init__(self) -> None:
-        self.samples = 0
-
-    def __call__(self, hidden: Tensor, mask: Tensor | None) -> Sums:
-        """What a batch adds: a `Statistic`."""
-        batch = hidden.shape[0]
-        counts_BT1 = _counts(ops.reshape(hidden, (batch, -1, hidden.shape[-1])), mask)
-        parts = _parts(self.samples, batch)
-        self.samples += batch
-        tokens = [ops.sum(ops.take(counts_BT1, part, axis=0)) for part in parts]
-        return ops.stack(tokens), ops.ones(())
 
 
 def _split(samples: float) -> tuple[float, float]:
@@ -149,14 +133,9 @@ def carry_out_and_refit(
     readers = readers_of([group for group, _ in decisions])
     passes = Passes(model, samples)
     with _restored([reader for reader in readers if reader.shares]):
-        seen = passes.tokens_in_order([reader.look for reader in readers])
-        count = passes.samples()
-        for place, tokens in seen.items():  # all of them before the first is fitted
-            kept = readers[place].total - len(readers[place].gone(masks))
-            parts = [tokens * part for part in _split(count)]
-            _check_tokens(readers[place], kept, *parts)
-        for place in seen:
-            reader, products = readers[place], Products()
+        units = {group: int(mask.sum()) for group, mask in masks.items()}
+        for reader in _in_order(passes, readers, units):
+            products = Products()
             to_fit, held = map(products.unshifted, passes.sums(reader.look, products))
             with held_back():  # a kernel that was fitted is of this mask alone
                 _fit(reader, masks, to_fit, held)
@@ -220,17 +199,24 @@ def check_refit(
 def check_data(
     model: keras.Model, targets: Sequence[tuple[FFN, int]], samples: Samples
 ) -> None:
-    """Refuses, before anything is changed, data that do not do for a refit.
-
-    `targets`: the groups, each with the units that it will keep. It runs the model over
-    the samples once.
-    """
+    """Raises if a refit that keeps so many units of each group has too few samples."""
     readers = readers_of([group for group, _ in targets])
-    units = {id(group): kept for group, kept in targets}
-    counters = [reader.look(Tokens()) for reader in readers]
-    found = captured(model, counters, samples, eager=True)
-    for reader, (tokens, _) in zip(readers, found, strict=True):
-        _check_tokens(reader, reader.kept(units), *tokens)
+    _in_order(Passes(model, samples), readers, {id(g): kept for g, kept in targets})
+
+
+def _in_order(
+    passes: Passes, readers: Sequence[Reader], units: dict[int, int]
+) -> list[Reader]:
+    """Returns the readers in the model's order; raises if there are too few samples.
+
+    `units` are those that each group keeps, by its `id`.
+    """
+    seen = passes.tokens_in_order([reader.look for reader in readers])
+    count = passes.samples()
+    for place, tokens in seen.items():
+        parts = [tokens * part for part in _split(count)]
+        _check_tokens(readers[place], readers[place].kept(units), *parts)
+    return [readers[place] for place in seen]
 
 
 def _fit(

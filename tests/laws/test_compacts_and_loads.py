@@ -58,8 +58,8 @@ print(json.dumps(found))
 """
 
 
-def compacted(case):
-    """(masked model, its compact copy, a batch, what the masked model makes of it)."""
+def masked(case):
+    """A model some of whose units were pruned by hand after a step, and a batch."""
     model = case.build()
     x, y = case.data(model, BATCH)
     model.train_on_batch(x, y)
@@ -69,6 +69,12 @@ def compacted(case):
     for group, count in zip(case.pruned(model), case.kept, strict=True):
         order = rng.random(group.units_shape).argsort(axis=-1)
         prune_by_hand(group, order < count)
+    return model, x
+
+
+def compacted(case):
+    """(masked model, its compact copy, a batch, what the masked model makes of it)."""
+    model, x = masked(case)
     return model, ki.compact(model), x, model.predict_on_batch(x)
 
 
@@ -89,13 +95,13 @@ FEW = ("mlp", "gated", "nested", "blocks with a config", "own gated") + (
 
 @cases.laws("compacts", few=FEW)
 def test_compacts(case, folder):
-    masked, narrow, x, outputs = compacted(case)
+    wide, narrow, x, outputs = compacted(case)
     if "loads" not in case.without:
         write(case, narrow, x, outputs, folder)
-    assert type(narrow) is type(masked) and narrow is not masked
+    assert type(narrow) is type(wide) and narrow is not wide
     assert [group.hidden_dim for group in case.pruned(narrow)] == list(case.kept)
     assert_near(narrow.predict_on_batch(x), outputs, case.within)
-    assert_sliced(masked, narrow, 1e-6)
+    assert_sliced(wide, narrow, 1e-6)
     again = ki.compact(narrow)
     for one, other in zip(narrow.variables, again.variables, strict=True):
         np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
@@ -126,6 +132,16 @@ def loaded(request, folder):
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout.splitlines()[-1])
+
+
+def test_a_model_without_a_config_becomes_narrow_itself():
+    (case,) = [case for case in CASES if case.name == "a list of blocks"]
+    (wide, x), (model, _) = masked(case), masked(case)
+    narrow = ki.compact(model, in_place=True)
+    assert narrow is model
+    assert [group.hidden_dim for group in case.pruned(narrow)] == list(case.kept)
+    assert_near(narrow.predict_on_batch(x), wide.predict_on_batch(x), case.within)
+    assert_sliced(wide, narrow, 1e-6)
 
 
 @cases.laws("loads", few=FEW)

@@ -11,6 +11,7 @@ import keras_idea as ki
 from keras_idea.errors import ArgumentError, CheckpointError, PruningStopped
 from keras_idea.methods import Activation, LearnedMask, Random, Sensitivity
 from tests.support import case_models as m
+from tests.support import users_models as users
 from tests.support.case_models import D, L
 from tests.support.helpers import to_numpy
 
@@ -65,8 +66,8 @@ ARGUMENTS = [
     ("`seed`", lambda: LearnedMask(seed=0.5)),
     ("`warmup_share`", lambda: LearnedMask(warmup_share=2)),
     ("`mask_learning_rate`", lambda: LearnedMask(mask_learning_rate=-1)),
-    ("`num_samples`", lambda: Activation(num_samples=0)),
-    ("`batch_size`", lambda: Activation(batch_size=0)),
+    ("`num_samples`", lambda: Activation(np.ones((2, 8)), num_samples=0)),
+    ("`batch_size`", lambda: Activation(np.ones((2, 8)), batch_size=0)),
     ("`aggregation`", lambda: Activation(aggregation="max")),
     ("`peak_learning_rate`", lambda: ki.CosineDecay(-1, 0, 10)),
     ("`peak_learning_rate`", lambda: ki.CosineDecay(NAN, 0, 10)),
@@ -220,6 +221,20 @@ MODELS = [
         "sgd",
     ),
     (ArgumentError, "odd_one", m.biased, fitted(prune()), Odd),
+    (
+        ArgumentError,
+        "Adafactor",
+        m.biased,
+        fitted(prune()),
+        keras.optimizers.Adafactor,
+    ),
+    (
+        ArgumentError,
+        "in_place",
+        users.blocks_in_a_list,
+        lambda model, folder: ki.compact(model),
+        "sgd",
+    ),
     (
         ArgumentError,
         "data",

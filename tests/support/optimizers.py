@@ -28,7 +28,6 @@ if hasattr(o, "ScheduleFreeAdamW"):  # Keras 3.14 brought it
 # Their steps look at a whole matrix at once (its norm, an orthogonal factor): the
 # zeros of dead neurons count in a wide one and are not there in a narrow one.
 WHOLE_MATRIX = {
-    "adafactor": lambda: o.Adafactor(0.01, relative_step=False),
     "lamb": lambda: o.Lamb(0.01),
     "muon": lambda: o.Muon(0.001),
 }

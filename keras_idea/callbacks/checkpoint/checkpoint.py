@@ -276,7 +276,7 @@ class Checkpoint(keras.callbacks.Callback):
         memories = []
         for i, (label, callback) in enumerate(self._companions()):
             state = memory(callback)
-            weights = state.pop("best_weights", None) or []
+            weights: Any = state.pop("best_weights", None) or []
             further |= {f"callbacks/{i}/{j:05d}": a for j, a in enumerate(weights)}
             memories.append([label, {n: _as_json(state[n]) for n in state}])
         facts = {

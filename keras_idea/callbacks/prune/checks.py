@@ -21,10 +21,9 @@ from keras_idea.keras_private.layers import (
     retrack_parameters,
     student_of,
 )
+from keras_idea.keras_private.models import has_own_train_step
 from keras_idea.keras_private.optimizer_variables import apply_count, as_int, innermost
-from keras_idea.keras_private.train_step import has_own_train_step
 from keras_idea.step.replicas import scope_of
-from keras_idea.step.row_ops import of_active
 from keras_idea.step.track import Track
 from keras_idea.surgery.checks import (
     check_backbones,
@@ -83,8 +82,9 @@ def plan_targets(
     if prune.compact != "off":
         check_width_in_code(model, ffns)
         warn_of_stuck(stuck_blocks(model, targets))
-        check_carriable(model.optimizer, [c for ffn in ffns for c in ffn.cuts()])
+        check_carriable(model.optimizer)
     _check_length(prune, model)
+    _check_differs(prune, model)
     prove(model, ffns)
     return targets
 
@@ -121,6 +121,19 @@ def _check_length(prune: keras.callbacks.Callback, model: keras.Model) -> None:
         )
 
 
+def _check_differs(prune: keras.callbacks.Callback, model: keras.Model) -> None:
+    """Rejects a loss at its minimum, whose gradients are rounding errors."""
+    distilled = isinstance(model, keras.distillation.Distiller)
+    if not distilled or model.student_loss_weight or prune.method.name != "sensitivity":
+        return
+    teacher, student = model.teacher.get_weights(), model.student.get_weights()
+    if len(teacher) == len(student) and all(map(np.array_equal, teacher, student)):
+        raise ArgumentError(
+            "The student equals its teacher and the labels have no weight, so the loss "
+            "has no gradient. Pass weight=0.5 to ki.distiller, or a method with `data`."
+        )
+
+
 def verify(model: keras.Model, run: PruningRun, idle: bool = False) -> None:
     """Stops a run that does not do what was planned.
 
@@ -133,9 +146,9 @@ def verify(model: keras.Model, run: PruningRun, idle: bool = False) -> None:
         PruningStopped: If the active units are not those of the schedule, or had no
             finite gradient. Nothing is cut.
     """
-    if not run.at_work:
-        return
     optimizer, pruner = innermost(model.optimizer), run.pruner
+    if not run.at_work or pruner is None:
+        return
     if not pruner.attached:
         raise PruningStopped(
             f"Something ended the pruning of model '{model.name}' during `fit`. Pass "
@@ -182,10 +195,11 @@ def _verify_track(track: Track, steps: int, seen: int, run: PruningRun) -> None:
 
 def _has_revived(ffn: FFN) -> bool:
     """Whether weights of pruned units are not zero."""
-    pruned = 1.0 - ffn.mask.value
-    if not ops.any(pruned):
+    mask = ffn.mask.value
+    if ops.all(mask):
         return False
+    # Entries that belong to no unit of this group count as active.
     return any(
-        bool(ops.any(of_active(cut, cut.variable.value, pruned)))
+        bool(ops.any(ops.where(cut.spread(mask, 1) > 0, 0, cut.variable.value)))
         for cut in ffn.kernel_cuts()
     )

@@ -46,13 +46,14 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     Build the model before `fit`. When an epoch ends and before the model is narrowed,
     the callback compares the active units with the schedule. It raises `PruningStopped`
     if they differ or had no finite gradient. `EarlyStopping` with
-    `restore_best_weights=True` begins to look for the best anew when the width changes.
+    `restore_best_weights=True` starts over when the width changes.
 
     If a run stops during pruning (EarlyStopping, Ctrl-C), the model stays masked at its
-    present width, and `keras_idea.compact(model)` gives that width. After an exception,
-    Keras calls no hook: call `on_train_end()` before you train the same model without
-    the callback, or pruning continues. Ctrl-C during the narrowing takes effect after
-    it.
+    present width, and `keras_idea.compact(model)` gives that width. Training without
+    the callback gives masked neurons weights again, so compact first. After an
+    exception, Keras calls no hook: call `on_train_end()` before you train the same
+    model without the callback, or pruning continues. Ctrl-C during the narrowing takes
+    effect after it.
 
     In your own train step, the callback scores what the model's optimizer applies. In a
     model without `call` (a VAE, for one) it prunes inside each model that the train

@@ -12,7 +12,7 @@ import keras
 from keras_idea.errors import ConfigError
 from keras_idea.hub.families import HUB_FAMILIES, NUM_BYTES
 from keras_idea.hub.tokenizers import sentencepiece_model
-from keras_idea.keras_private.byte_characters import byte_characters
+from keras_idea.keras_private.hub_importers import byte_characters
 from keras_idea.validation import check_choice, require
 
 TOKENIZERS = ("bytes", "bpe", "sentencepiece")

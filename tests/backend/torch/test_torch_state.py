@@ -18,7 +18,7 @@ class Hidden:
         self.linear = torch.nn.Linear(6, 6, device=device)
 
 
-def test_a_copy_of_state_that_keras_does_not_know_is_refused_by_name():
+def test_a_copy_without_state_that_keras_does_not_know_is_refused():
     class Net(keras.Model):
         def __init__(self):
             super().__init__()
@@ -30,7 +30,7 @@ def test_a_copy_of_state_that_keras_does_not_know_is_refused_by_name():
 
     model = Net()
     model(X)
-    with pytest.raises(ValueError, match="attribute 'hidden' .* compact='end'"):
+    with pytest.raises(ValueError, match="computes something else"):
         ki.compact(model)
 
 

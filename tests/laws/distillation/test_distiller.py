@@ -117,7 +117,7 @@ def test_a_copy_that_follows_alone_has_no_gradient():
     student.compile("sgd", NATS)
     x, y, _ = data()
     pair = ki.distiller(teacher, student, weight=1.0)
-    with pytest.raises(ValueError, match="equals its teacher.*weight=0.5"):
+    with pytest.raises(ValueError, match="equals its teacher"):
         pair.fit(x, y, epochs=2, callbacks=[ki.IdeaPruneCallback(6, 0, 2)], **FIT)
     prune = ki.IdeaPruneCallback(6, 0, 2, method=ki.methods.Activation(x))
     pair.fit(x, y, epochs=2, callbacks=[prune], **FIT)

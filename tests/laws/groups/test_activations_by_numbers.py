@@ -11,7 +11,6 @@ from keras import layers, ops
 
 import keras_idea as ki
 from keras_idea.functional.by_numbers import PrunedNumbers, why_not_each_number
-from keras_idea.surgery import shrink_in_place
 from tests.support.helpers import to_numpy
 
 BACKEND, WIDTH = keras.backend.backend(), 12
@@ -81,7 +80,7 @@ def test_a_function_of_each_number_is_found(function, of_zero, layer):
         variable.assign(values)
     x = np.random.default_rng(1).normal(size=(4, 5)).astype("float32")
     masked = to_numpy(model(x))
-    shrink_in_place(model)
+    ki.compact(model, in_place=True)
     assert ffn.hidden_dim == WIDTH // 2
     np.testing.assert_allclose(to_numpy(model(x)), masked, rtol=2e-5, atol=2e-5)
 

@@ -13,7 +13,6 @@ from keras import layers, ops
 
 import keras_idea as ki
 from keras_idea.step.row_ops import zero_rows
-from keras_idea.surgery import shrink_in_place
 from tests.support.helpers import to_numpy
 
 WIDTH, LENGTH, KEPT = 12, 6, 8
@@ -113,7 +112,7 @@ def test_masked_equals_narrow(between, preserves_zero):
     # Batch normalization forgets nothing in training that it would need at rest.
     masked = [to_numpy(model(x, training=training)) for training in (True, False)]
     state = [to_numpy(v) for v in model.non_trainable_variables]
-    shrink_in_place(model)
+    ki.compact(model, in_place=True)
     assert ffn.hidden_dim == KEPT
     narrow = to_numpy(model(x, training=False))
     np.testing.assert_allclose(narrow, masked[1], rtol=2e-5, atol=2e-5)

@@ -9,7 +9,7 @@ import keras_idea as ki
 from keras_idea.keras_private.around import layers_around
 from keras_idea.keras_private.layers import walk
 from tests.support.helpers import to_numpy
-from tests.support.hub_models import batch, tiny_backbone, tiny_lm
+from tests.support.hub_models import batch, tiny_lm
 
 FIT = {"batch_size": 4, "epochs": 2, "verbose": 0}
 pytestmark = [
@@ -50,16 +50,6 @@ def test_the_backbone_of_a_task_follows(tmp_path):
     x, _ = batch(lm, np.random.default_rng(0), size=8)
     pruned(flat(lm.backbone), x)
     assert_loads(lm.backbone, x, tmp_path / "preset")
-
-
-def test_a_backbone_that_is_not_found_is_told():
-    """Nothing leads to it."""
-    backbone = tiny_backbone("llama3")
-    lm = tiny_lm("llama3")
-    x, _ = batch(lm, np.random.default_rng(0), size=8)
-    said = "'transformer_layer_0' becomes narrower, and the config of its KerasHub b"
-    with pytest.warns(UserWarning, match=said):
-        pruned(flat(backbone), x)
 
 
 def test_a_task_of_kerashub_calls_its_backbone():

@@ -5,8 +5,8 @@ import json
 import pytest
 from tokenizers import pre_tokenizers
 
-from keras_idea.keras_private.byte_characters import byte_characters
 from keras_idea.keras_private.hub_importers import (
+    byte_characters,
     keys_read,
     python_tokenizer,
     replace_python_tokenizer,

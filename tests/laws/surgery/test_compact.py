@@ -1,14 +1,14 @@
-"""What the laws do not say of `compact`: further optimizers, shared embeddings."""
+"""What the laws do not say of `compact`: copies, further optimizers, shared layers."""
 
 import keras
 import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.surgery import shrink_in_place
 from tests.support.helpers import residual_model, start_pruning, to_numpy
 from tests.support.hub_models import batch, tiny_lm
 from tests.support.hub_training import prune_at_random
+from tests.support.masks import prune_by_hand
 from tests.support.optimizers import OPTIMIZERS, WHOLE_MATRIX
 
 
@@ -24,6 +24,69 @@ def test_after_a_step_by_hand():
     expected = [up[:, 1:], bias[1:], down[1:], last]
     for one, other in zip(ki.compact(model).get_weights(), expected, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+class Net(keras.Model):
+    """Of a config, which does not say all."""
+
+    def __init__(self, rate=0.1, **kwargs):
+        super().__init__(**kwargs)
+        self.drop = keras.layers.Dropout(rate, seed=1)
+        self.up, self.down = keras.layers.Dense(12, "gelu"), keras.layers.Dense(8)
+
+    def call(self, x):
+        return self.drop(self.down(self.up(x)))
+
+    def get_config(self):
+        return {**super().get_config(), "rate": self.drop.rate}
+
+
+X = np.random.default_rng(0).normal(size=(6, 8)).astype("float32")
+
+
+def half_pruned(cls=Net):
+    model = cls(rate=0.5)
+    model(X)
+    for ffn in ki.find_ffns(model):
+        prune_by_hand(ffn, np.arange(ffn.hidden_dim) % 2)
+    return model
+
+
+def test_a_copy_is_the_model_and_shares_nothing():
+    model = half_pruned()
+    model.compile("adam", "mse", metrics=[keras.metrics.MeanAbsoluteError()])
+    model.train_on_batch(X, X)
+    narrow, expected = ki.compact(model), to_numpy(model(X))
+    assert [v.path for v in narrow.weights] == [v.path for v in model.weights]
+    assert narrow.drop.rate == 0.5
+    np.testing.assert_allclose(to_numpy(narrow(X)), expected, rtol=1e-5, atol=1e-6)
+    losses = [each.train_on_batch(X, X) for each in (model, narrow)]
+    np.testing.assert_allclose(*losses, rtol=1e-5)  # the same numbers are dropped
+    counted = [set(map(id, each.metrics_variables)) for each in (model, narrow)]
+    assert len(counted[1]) > 2 and counted[0].isdisjoint(counted[1])
+    expected = to_numpy(model(X))
+    for variable in [*narrow.trainable_variables, *narrow.optimizer.variables]:
+        variable.assign(np.full(variable.shape, 0.25))
+    np.testing.assert_array_equal(to_numpy(model(X)), expected)
+
+
+def test_a_copy_that_computes_something_else_is_refused():
+    """Code that knows one object, and no other of its config."""
+    first = []
+
+    class Single(Net):
+        def call(self, x):
+            y = super().call(x)
+            return y if first[:1] in ([], [self]) else 2 * y
+
+    model = half_pruned(Single)
+    first.append(model)
+    with pytest.raises(ValueError, match="computes something else"):
+        ki.compact(model)
+    expected = to_numpy(model(X))
+    assert ki.compact(model, in_place=True) is model
+    assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [6]
+    np.testing.assert_allclose(to_numpy(model(X)), expected, rtol=1e-5, atol=1e-6)
 
 
 def masked_model(optimizer, data, ffn=ki.PrunableGatedFFN):
@@ -48,7 +111,7 @@ def test_the_next_steps_are_equal(name, data):
     masked, shrunk = masked_model(make(), data), masked_model(make(), data)
     optimizer = shrunk.optimizer
     narrow = ki.compact(masked)
-    shrink_in_place(shrunk)
+    assert ki.compact(shrunk, in_place=True) is shrunk
     assert shrunk.optimizer is optimizer
     sizes = [
         [int(np.prod(v.shape)) for v in m.optimizer.variables] for m in (shrunk, narrow)

@@ -91,18 +91,18 @@ class TestPresets:
             (folder / "preset" / other).unlink()
         (folder / "preset" / file).write_text(json.dumps(CONFIGS[name]()))
         export = ["export", "preset", "--hf", "out"]
-        assert_refused(export, capsys, "The preset 'preset' cannot be loaded")
+        assert_refused(export, capsys, "'preset' cannot be loaded")
 
     def test_weights(self, folder, capsys):
         (folder / m.WEIGHTS).write_bytes(pickle.dumps(Payload()))
         evaluate = ["evaluate", "preset", "--text", "text.txt"]
-        assert_refused(evaluate, capsys, "The preset 'preset' cannot be loaded")
+        assert_refused(evaluate, capsys, "'preset' cannot be loaded")
 
     def test_vocabulary(self, folder, capsys):
         path = folder / "preset/assets/tokenizer/vocabulary.json"
         path.write_bytes(pickle.dumps(Payload()))
         evaluate = ["evaluate", "preset", "--text", "text.txt"]
-        assert_refused(evaluate, capsys, "The preset 'preset' cannot be loaded")
+        assert_refused(evaluate, capsys, "'preset' cannot be loaded")
 
 
 def objects():

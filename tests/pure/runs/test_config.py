@@ -78,7 +78,7 @@ def test_refused(name):
     [
         ("run", 'output = "elsewhere"', True),
         ("run", "tensorboard = true", True),
-        ("optimizer", "gradient_accumulation_steps = 2", True),
+        ("optimizer", "gradient_accumulation_steps = 2", False),
         ("sample", "temperature = 0.0", True),
         ("distribution", "data = 2", True),
         ("run", 'dtype = "mixed_bfloat16"', False),
