@@ -258,7 +258,8 @@ class NeuronPruner:
             self.tracks, fresh, self._optimizer.iterations, catch_up_until, is_step_end
         )
         if self.learner is not None:
-            steps = self._optimizer.iterations - completed_steps
+            after = ops.cast(self._optimizer.iterations, "int32")
+            steps = after - completed_steps
             self.learner.learn(by_masks, steps, is_step_end, completed_steps)
 
 
