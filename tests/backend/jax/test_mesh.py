@@ -129,7 +129,7 @@ def test_equals_one_process(tmp_path, straight, mesh, count, devices):
 
 
 def test_two_processes_are_killed_and_one_resumes(tmp_path, straight):
-    """A stock model; they die after the narrowing."""
+    """They share the rows of a batch, and die after the narrowing."""
     folder = tmp_path / "run"
     write_run(folder, (2, 1))
     ended = end(start(folder, 2, 1, ["8"]))
