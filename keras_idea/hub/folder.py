@@ -19,6 +19,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_idea._keras.hub_importers import converter_of
+from keras_idea._keras.variables import without_values
+from keras_idea._validation import require, require_installed
 from keras_idea.errors import KerasIdeaError, LoadRefused
 from keras_idea.hub import configs, tokenizers
 from keras_idea.hub.compare import (
@@ -34,9 +37,6 @@ from keras_idea.hub.compare import (
 from keras_idea.hub.importer import Files, read_weights, weight_files
 from keras_idea.hub.kept import keep, read_kept
 from keras_idea.hub.rebuild import patch_get_config
-from keras_idea.keras_private.hub_importers import converter_of
-from keras_idea.keras_private.variables import without_values
-from keras_idea.validation import require, require_installed
 
 #: The file by which a folder is known to be Hugging Face's, and not KerasHub's.
 CONFIG = "config.json"
