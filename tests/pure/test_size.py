@@ -33,7 +33,7 @@ LIMITS = {
     "tests/backend": 760,
     "tests/laws": 7_900,
     "tests/product": 3_960,
-    "tests/pure": 1_741,
+    "tests/pure": 1_750,
     "tests/support": 4_550,
     "keras_idea_cli": 330,
     "browser_tests": 430,
