@@ -21,6 +21,7 @@ FLOORS = [
     {"_groups", "_schedules"},
     {"_layers"},
     {"methods", "hub"},
+<<<<<<< HEAD
     {"_finding"},
     {"_settings"},
     {"_step"},
@@ -28,6 +29,14 @@ FLOORS = [
     {"_callbacks", "_shapes"},
     {"_distillation"},
     {"_elastic"},
+=======
+    {"finding"},
+    {"settings", "step"},
+    {"surgery"},
+    {"callbacks", "shapes"},
+    {"distillation"},
+    {"elastic"},
+>>>>>>> h3
     {"__init__"},
     # The line.
     {"_lm", "_lm.data"},
