@@ -21,22 +21,7 @@ FLOORS = [
     {"_groups", "_schedules"},
     {"_layers"},
     {"methods", "hub"},
-<<<<<<< HEAD
-    {"_finding"},
-    {"_settings"},
-    {"_step"},
-    {"_surgery"},
-    {"_callbacks", "_shapes"},
-    {"_distillation"},
-    {"_elastic"},
-=======
-    {"finding"},
-    {"settings", "step"},
-    {"surgery"},
-    {"callbacks", "shapes"},
-    {"distillation"},
-    {"elastic"},
->>>>>>> h3
+    {"_settings", "_step"},
     {"__init__"},
     # The line.
     {"_lm", "_lm.data"},
