@@ -21,7 +21,12 @@ FLOORS = [
     {"_groups", "_schedules"},
     {"_layers"},
     {"methods", "hub"},
+    {"_finding"},
     {"_settings", "_step"},
+    {"_surgery"},
+    {"_callbacks", "_shapes"},
+    {"_distillation"},
+    {"_elastic"},
     {"__init__"},
     # The line.
     {"_lm", "_lm.data"},
