@@ -10,9 +10,9 @@ import keras
 import numpy as np
 
 import keras_idea as ki
+from keras_idea._step.pruner import NeuronPruner
+from keras_idea._step.track import Track, only_scored
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.step.pruner import NeuronPruner
-from keras_idea.step.track import Track, only_scored
 from tests.support.tiny_decoder import DecoderConfig, decoder
 
 

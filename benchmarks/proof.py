@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 import keras_idea as ki
-from keras_idea.step.pruner import pruner_of
+from keras_idea._step.pruner import pruner_of
 
 
 class NotPrunedError(RuntimeError):

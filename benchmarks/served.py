@@ -20,11 +20,11 @@ import numpy as np
 
 import keras_idea as ki
 from benchmarks import record
+from keras_idea._lm.data.make_tokenizer import make_tokenizer
 from keras_idea.errors import KerasIdeaError
 from keras_idea.export import export_gguf
 from keras_idea.hub.compare import TEXTS, keras_outputs
 from keras_idea.hub.families import HUB_FAMILIES
-from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from tests.support.hub_models import MODELS, tiny_lm
 
 DTYPES = ("f32", "f16", "q8_0")

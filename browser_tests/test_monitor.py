@@ -11,7 +11,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 import keras_idea as ki
 from browser_tests.browser import browser, find_everywhere, tensorboard
-from keras_idea.callbacks.monitor import _CHARTS
+from keras_idea._callbacks.monitor import _CHARTS
 from tests.support.helpers import residual_model
 
 CHARTS = list(_CHARTS)

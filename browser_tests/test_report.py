@@ -6,10 +6,10 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from browser_tests.browser import browser, web_server
-from keras_idea.lm.report.curves import Curve, metrics_csv
-from keras_idea.lm.report.page import report
-from keras_idea.lm.report.picture import draw_run
-from keras_idea.lm.report.table import ResultRow, to_json
+from keras_idea._lm.report.curves import Curve, metrics_csv
+from keras_idea._lm.report.page import report
+from keras_idea._lm.report.picture import draw_run
+from keras_idea._lm.report.table import ResultRow, to_json
 
 CONFIG = '[data]\npaths = ["a <b>bold</b> & quoted text"]\n'
 

@@ -15,7 +15,7 @@ import keras_hub
 import numpy as np
 
 import keras_idea as ki
-from keras_idea.lm.data.make_tokenizer import make_tokenizer
+from keras_idea._lm.data.make_tokenizer import make_tokenizer
 
 TEXT = sys.argv[1] if len(sys.argv) > 1 else "stdlib"
 FOLDER = sys.argv[2] if len(sys.argv) > 2 else "runs/small"

@@ -7,7 +7,7 @@ try:
 except (ModuleNotFoundError, ValueError) as error:  # of a backend that it does not know
     from os import environ as _environ
 
-    from keras_idea.validation import did_you_mean as _did_you_mean
+    from keras_idea._validation import did_you_mean as _did_you_mean
 
     _backends = ("jax", "tensorflow", "torch")
     raise ImportError(
@@ -19,20 +19,19 @@ except (ModuleNotFoundError, ValueError) as error:  # of a backend that it does 
     ) from error
 
 from keras_idea import functional, methods
-from keras_idea.callbacks import Checkpoint, IdeaPruneCallback, Monitor
-from keras_idea.distillation import distiller
-from keras_idea.elastic import ElasticCallback, sliced
-from keras_idea.errors import KerasIdeaError
-from keras_idea.layers import GatedFFN, PrunableFFN, PrunableGatedFFN, UngatedFFN
-from keras_idea.schedules import (
+from keras_idea._callbacks import Checkpoint, IdeaPruneCallback, Monitor
+from keras_idea._distillation import distiller
+from keras_idea._elastic import ElasticCallback, sliced
+from keras_idea._layers import GatedFFN, PrunableFFN, PrunableGatedFFN, UngatedFFN
+from keras_idea._schedules import (
     CosineDecay,
     CubicWidth,
     StagedSchedule,
     WarmupStableDecay,
 )
-from keras_idea.settings import recommended
-from keras_idea.shapes import shrink
-from keras_idea.surgery import (
+from keras_idea._settings import recommended
+from keras_idea._shapes import shrink
+from keras_idea._surgery import (
     FFN,
     as_functional,
     compact,
@@ -40,6 +39,7 @@ from keras_idea.surgery import (
     find_ffns,
     find_groups,
 )
+from keras_idea.errors import KerasIdeaError
 
 __version__ = "0.1.0"
 

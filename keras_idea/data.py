@@ -1,13 +1,13 @@
 """Text to train on: read, tokenized once, given to `fit` in batches."""
 
-from keras_idea.errors import TextError
-from keras_idea.lm.data.text import open_text
-from keras_idea.lm.data.tokens import Tokens
-from keras_idea.lm.data.vocabulary import (
+from keras_idea._lm.data.text import open_text
+from keras_idea._lm.data.tokens import Tokens
+from keras_idea._lm.data.vocabulary import (
     Vocabulary,
     byte_vocabulary,
     tokenizer_vocabulary,
 )
+from keras_idea.errors import TextError
 
 __all__ = [
     "TextError",

@@ -1,10 +1,10 @@
 """Exports of a narrow model, checked before they are kept; one that is not says so."""
 
+from keras_idea._lm.export.gguf import export_gguf
+from keras_idea._lm.export.hf import export_hf
+from keras_idea._lm.export.load import load_run
+from keras_idea._lm.export.preset import export_preset
 from keras_idea.errors import ExportFailed, ExportRefused
-from keras_idea.lm.export.gguf import export_gguf
-from keras_idea.lm.export.hf import export_hf
-from keras_idea.lm.export.load import load_run
-from keras_idea.lm.export.preset import export_preset
 
 __all__ = [
     "ExportFailed",

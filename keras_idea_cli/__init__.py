@@ -108,7 +108,7 @@ def new(
     text: Annotated[str | None, Option(help="a text file, records or a folder")] = None,
 ) -> None:
     """Write a run file with the recommended settings, each with its reason."""
-    from keras_idea.lm.runs.new_file import new as write
+    from keras_idea._lm.runs.new_file import new as write
 
     if target_parameters is not None and target_dim is not None:
         raise typer.BadParameter("give --target-parameters or --target-dim, not both")
@@ -120,8 +120,8 @@ def new(
 @app.command(epilog="Example: keras-idea plan my.toml")
 def plan(file: _File = None) -> None:
     """Print what a run does: steps, tokens, widths, parameters, FLOPs and bytes."""
-    from keras_idea.lm.runs.config import load_config
-    from keras_idea.lm.runs.plan import plan as planned
+    from keras_idea._lm.runs.config import load_config
+    from keras_idea._lm.runs.plan import plan as planned
 
     print(planned(load_config(file)))
 
@@ -138,8 +138,8 @@ def train(
     ] = False,
 ) -> None:
     """Train, prune and recover a model; the same command resumes a stopped run."""
-    from keras_idea.lm.runs.config import load_config
-    from keras_idea.lm.runs.train import train as carry_out
+    from keras_idea._lm.runs.config import load_config
+    from keras_idea._lm.runs.train import train as carry_out
 
     config = load_config(file)
     carry_out(config if output is None else config.with_output(output), overwrite)
@@ -220,7 +220,7 @@ def shrink(
     window: Annotated[int, Option(help="tokens of a row")] = 512,
 ) -> None:
     """Make a checkpoint smaller in one step, without training, and save a preset."""
-    from keras_idea.lm.runs.shrink import shrink_checkpoint
+    from keras_idea._lm.runs.shrink import shrink_checkpoint
 
     given = {
         "neurons": neurons,
@@ -245,9 +245,9 @@ def import_(
     preset: Annotated[str, Option(metavar="FOLDER", help="where it is saved")],
 ) -> None:
     """Load a released checkpoint, check it, and save it as a KerasHub preset."""
+    from keras_idea._lm.export.preset import export_preset
+    from keras_idea._lm.export.target import check_target
     from keras_idea.hub import load
-    from keras_idea.lm.export.preset import export_preset
-    from keras_idea.lm.export.target import check_target
 
     check_target(preset)
     print(export_preset(load(source, "float32"), preset))
@@ -266,11 +266,11 @@ def export(
     gguf_dtype: Annotated[str, Option(help="f32, f16, bf16, q8_0, q4_k_m...")] = "f16",
 ) -> None:
     """Export a narrow model in one format, and compare the export with the model."""
-    from keras_idea.lm.export.gguf import export_gguf
-    from keras_idea.lm.export.hf import export_hf
-    from keras_idea.lm.export.load import load_run
-    from keras_idea.lm.export.preset import export_preset
-    from keras_idea.lm.export.target import check_target
+    from keras_idea._lm.export.gguf import export_gguf
+    from keras_idea._lm.export.hf import export_hf
+    from keras_idea._lm.export.load import load_run
+    from keras_idea._lm.export.preset import export_preset
+    from keras_idea._lm.export.target import check_target
 
     path = hf or gguf or preset
     if path is None or [hf, gguf, preset].count(None) != 2:
@@ -298,7 +298,7 @@ def evaluate(
 
     For benchmarks: `lm_eval --model hf --model_args pretrained=FOLDER`, of `export`.
     """
-    from keras_idea.lm.runs.judge import judge_text, load_judged, shown
+    from keras_idea._lm.runs.judge import judge_text, load_judged, shown
 
     print(shown(judge_text(load_judged(model, length), text, stride)))
 
@@ -309,6 +309,6 @@ def report(
     output: Annotated[str, Option(metavar="FILE.html")] = "report.html",
 ) -> None:
     """Write one HTML page about finished runs, and print their tables."""
-    from keras_idea.lm.report.page import report as write
+    from keras_idea._lm.report.page import report as write
 
     print(f"The page is {write(runs, output)}")

@@ -13,9 +13,9 @@ class Fault(NamedTuple):
     backend: str = "torch"
 
 
-_PRUNER, _CHECKPOINT = "step/pruner.py", "callbacks/checkpoint/checkpoint.py"
-_STATE = "callbacks/checkpoint/state.py"
-_RENEWAL, _MASKS = "step/scores_and_masks.py", "functional/masks.py"
+_PRUNER, _CHECKPOINT = "_step/pruner.py", "_callbacks/checkpoint/checkpoint.py"
+_STATE = "_callbacks/checkpoint/state.py"
+_RENEWAL, _MASKS = "_step/scores_and_masks.py", "functional/masks.py"
 FAULTS = (
     # Faults that were there once, or were looked for.
     Fault(
@@ -27,7 +27,7 @@ FAULTS = (
     ),
     Fault(
         "only the first slot is sliced",
-        "surgery/optimizer_state.py",
+        "_surgery/optimizer_state.py",
         "for slots in named.values() if",
         "for slots in list(named.values())[:1] if",
     ),
@@ -39,7 +39,7 @@ FAULTS = (
     ),
     Fault(
         "a resumed run repeats a batch",
-        "lm/data/tokens.py",
+        "_lm/data/tokens.py",
         "batches[start_step:]",
         "batches[max(start_step - 1, 0) :]",
     ),
@@ -81,7 +81,7 @@ FAULTS = (
     ),
     Fault(
         "a teacher counts in the budget",
-        "finding/budget.py",
+        "_finding/budget.py",
         "    weights = set(map(id, student_of(model).weights))\n"
         "    plain = plain_variables(student_of(model))\n",
         "    weights = set(map(id, model.weights))\n"
@@ -89,7 +89,7 @@ FAULTS = (
     ),
     Fault(
         "pruned rows are multiplied by zero",
-        "step/row_ops.py",
+        "_step/row_ops.py",
         "ops.where(cut.spread(mask, 1) > 0, values, ops.zeros_like(values))",
         "values * ops.cast(cut.spread(mask, 1), values.dtype)",
         "jax",
@@ -127,20 +127,20 @@ FAULTS = (
     ),
     Fault(
         "functions traced with the wide shapes stay",
-        "surgery/narrow_in_place.py",
+        "_surgery/narrow_in_place.py",
         "            make_train_function(part)",
         "            pass",
         "tensorflow",
     ),
     Fault(
         "a compact copy shares its metrics",
-        "surgery/compact.py",
+        "_surgery/compact.py",
         "    if not isinstance(metric, keras.metrics.Metric):",
         "    if True:",
     ),
     Fault(
         "the optimizer forgets a narrowed variable",
-        "surgery/narrow_in_place.py",
+        "_surgery/narrow_in_place.py",
         "            rename_key(part, key, variable_key(part, variable))",
         "            pass",
         "tensorflow",
@@ -160,13 +160,13 @@ FAULTS = (
     ),
     Fault(
         "every process reads the first one's share",
-        "lm/data/tokens.py",
+        "_lm/data/tokens.py",
         "[index::count]",
         "[0::count]",
     ),
     Fault(
         "windows leave a token out",
-        "lm/data/tokens.py",
+        "_lm/data/tokens.py",
         "[:, None] * length + np",
         "[:, None] * (length + 1) + np",
     ),

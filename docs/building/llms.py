@@ -9,7 +9,6 @@ import inspect
 import pathlib
 import re
 
-import keras_idea
 from docs.building.reference import MODULES
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -23,8 +22,6 @@ This file lists every public name. A name that is not here does not exist: the p
 has no wrapper class, no `prune_low_magnitude` and no `strip_pruning`. It is not
 released yet: install it from a clone.
 """
-#: Packages that show some more names than `keras_idea` and the API's pages.
-_MORE = ("callbacks", "layers", "schedules", "surgery")
 _ROWS = re.compile(r"^\| \[([^]]+)\]\(([^)]+)\) \| (.+) \|$", re.MULTILINE)
 _LINK = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
 
@@ -36,10 +33,9 @@ def llms_text() -> str:
     lines += [f"- [{name}]({to}): {says}" for name, to, says in _ROWS.findall(readme)]
     guides = next(row for row in readme.splitlines() if row.startswith("| guides |"))
     lines += [f"- [guide: {name}]({to})" for name, to in _LINK.findall(guides)]
-    for module in [*MODULES, *(f"keras_idea.{package}" for package in _MORE)]:
+    for module in MODULES:
         public = importlib.import_module(module)
-        known = set() if module in MODULES else set(keras_idea.__all__)
-        names = sorted(sorted({*public.__all__} - known), key=str.lower)
+        names = sorted(public.__all__, key=str.lower)
         lines += ["", f"## {module}", ""]
         lines += [_line(name, getattr(public, name)) for name in names]
     return "\n".join(lines) + "\n"

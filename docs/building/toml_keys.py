@@ -7,13 +7,13 @@ import pathlib
 
 import pydantic_core
 
-from keras_idea.lm.runs.config import RunConfig
+from keras_idea._lm.runs.config import RunConfig
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "runs.md"
 _BEGIN = "## The keys of a run file\n"
 _HEAD = f"""{_BEGIN}
 You can leave out any key; a key without a default then has no effect. To begin, copy
-[demo.toml](../keras_idea/lm/runs/demo.toml). A run may resume with another value of a
+[demo.toml](../keras_idea/_lm/runs/demo.toml). A run may resume with another value of a
 key that is marked with \\*.
 """
 

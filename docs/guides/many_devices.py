@@ -99,9 +99,10 @@ TPU pods, JAX finds the other processes. Elsewhere, set three of Keras's variabl
 each process: `KERAS_DISTRIBUTION_JOB_ADDRESSES`, `KERAS_DISTRIBUTION_NUM_PROCESSES` and
 `KERAS_DISTRIBUTION_PROCESS_ID`.
 
-Each process reads its own rows, and the first one writes the checkpoints. A run resumes
-from them on other devices, too. The others wait at most 30 minutes for the first process
-to tokenize the text.
+In several processes, only `data` is supported, not `model`. Each process reads its own
+rows, and the first one writes the checkpoints. A run resumes from them on other
+devices, too. The others wait at most 30 minutes for the first process to tokenize the
+text.
 
 ## TensorFlow and PyTorch
 

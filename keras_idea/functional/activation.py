@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 from keras import ops
 
-from keras_idea.typing import Tensor
-from keras_idea.validation import check_choice
+from keras_idea._typing import Tensor
+from keras_idea._validation import check_choice
 
 Aggregation: TypeAlias = Literal["paper", "minitron"]
 AGGREGATIONS = ("paper", "minitron")

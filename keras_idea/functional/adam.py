@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_idea.typing import Tensor
+from keras_idea._typing import Tensor
 
 
 def adam_step(

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 
+from keras_idea._validation import what_was_raised
 from keras_idea.errors import ArgumentError
-from keras_idea.validation import what_was_raised
 
 _Some: TypeAlias = Sequence[np.ndarray]
 _Arrays: TypeAlias = Callable[[_Some], _Some]

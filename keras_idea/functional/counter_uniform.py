@@ -7,7 +7,7 @@ draws differ by backend (on torch they also wait for the device).
 
 from keras import ops
 
-from keras_idea.typing import Tensor
+from keras_idea._typing import Tensor
 
 
 def counter_uniform(key: int, counter: int | Tensor, size: int) -> Tensor:

@@ -1,6 +1,6 @@
 """What an FFN and a whole model cost: parameters and FLOPs, as plain integers."""
 
-from keras_idea.validation import check_int
+from keras_idea._validation import check_int
 
 
 def ffn_parameters(input_dim: int, hidden_dim: int, use_bias: bool = False) -> int:

@@ -13,9 +13,9 @@ import math
 
 from keras import ops
 
+from keras_idea._typing import Tensor
 from keras_idea.functional.counter_uniform import counter_uniform
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.typing import Tensor
 
 BETA = 2 / 3
 STRETCH, SHIFT = 1.2, -0.1

@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias
 
 from keras import ops
 
+from keras_idea._typing import Tensor
+from keras_idea._validation import check_choice
 from keras_idea.errors import ArgumentError
-from keras_idea.typing import Tensor
-from keras_idea.validation import check_choice
 
 Reduction: TypeAlias = Literal["mean", "max"]
 REDUCTIONS: dict[str, Callable[..., Tensor]] = {"mean": ops.mean, "max": ops.max}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from keras import ops
 
-from keras_idea.typing import Tensor
+from keras_idea._typing import Tensor
 
 
 def top_k_mask(

@@ -9,9 +9,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea._typing import Tensor
+from keras_idea._validation import check_int
 from keras_idea.errors import ArgumentError
-from keras_idea.typing import Tensor
-from keras_idea.validation import check_int
 
 #: Steps of a schedule whose widths are looked at when it is made, besides the first.
 _SEEN = 16

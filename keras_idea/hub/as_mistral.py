@@ -4,12 +4,12 @@ from typing import Any
 
 import keras
 
+from keras_idea._validation import require
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.compare import check_same_function
 from keras_idea.hub.families import is_task
 from keras_idea.hub.kept import keep, kept_of
 from keras_idea.hub.rebuild import check_plain
-from keras_idea.validation import require
 
 #: The backbones that it takes.
 LLAMAS = ("LlamaBackbone", "Llama3Backbone")

@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 
+from keras_idea._keras.float32_products import float32_products
+from keras_idea._keras.layers import walk
 from keras_idea.errors import ArgumentError, ExportFailed
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.inputs import text_inputs
-from keras_idea.keras_private.float32_products import float32_products
-from keras_idea.keras_private.layers import walk
 
 _PROMPT, _NEW = 8, 16
 # Largest difference of a narrow copy, as a share of the largest output, by the dtype

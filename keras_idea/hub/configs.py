@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from keras_idea._keras.hub_importers import converter_of, keys_read
 from keras_idea.errors import ExportRefused, LoadRefused
-from keras_idea.keras_private.hub_importers import converter_of, keys_read
 
 Config = dict[str, Any]
 HFConfig = Mapping[str, Any]

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import keras
 
+from keras_idea._groups.cut import Packing
 from keras_idea.errors import ArgumentError
-from keras_idea.groups.cut import Packing
 
 #: The tokens of every vocabulary besides the special ones: all text has an id.
 NUM_BYTES = 256

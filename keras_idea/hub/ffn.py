@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import keras
 
-from keras_idea.groups.dense import DenseGroup
-from keras_idea.groups.experts import ExpertGroup
+from keras_idea._groups.dense import DenseGroup
+from keras_idea._groups.experts import ExpertGroup
 from keras_idea.hub.families import FFNLayout, ffn_layouts
 
 # What the layers that hold an FFN call its width.

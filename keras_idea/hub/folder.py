@@ -19,6 +19,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_idea._keras.hub_importers import converter_of
+from keras_idea._keras.variables import without_values
+from keras_idea._validation import require, require_installed
 from keras_idea.errors import KerasIdeaError, LoadRefused
 from keras_idea.hub import configs, tokenizers
 from keras_idea.hub.compare import (
@@ -34,9 +37,6 @@ from keras_idea.hub.compare import (
 from keras_idea.hub.importer import Files, read_weights, weight_files
 from keras_idea.hub.kept import keep, read_kept
 from keras_idea.hub.rebuild import patch_get_config
-from keras_idea.keras_private.hub_importers import converter_of
-from keras_idea.keras_private.variables import without_values
-from keras_idea.validation import require, require_installed
 
 #: The file by which a folder is known to be Hugging Face's, and not KerasHub's.
 CONFIG = "config.json"
@@ -49,7 +49,11 @@ _GELU = (
 )
 _MORE = "transformers has no place for some tensors of its file: {names}."
 _NO_POOLING = "It has no modules.json: its embeddings are the mean of its outputs."
-_POOLINGS = ("mean", "cls", "max")
+_POOLINGS = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+}
 # How KerasHub's message begins if a preset is not found (0.32).
 _UNKNOWN = "Unknown preset identifier"
 
@@ -308,19 +312,21 @@ def _options(folder: Folder, kind: Any) -> tuple[dict[str, Any], tuple[str, ...]
         return {"num_classes": len(folder.hf_config["id2label"])}, ()
     if not file.is_file():
         return {"pooling_mode": "mean", "normalize": False}, (_NO_POOLING,)
-    paths = {m["type"].rpartition(".")[2]: m["path"] for m in configs.read_json(file)}
+    modules = configs.read_json(file)
     modes: list[str] = []
-    if "Pooling" in paths and paths.keys() <= {"Transformer", "Pooling", "Normalize"}:
+    paths = {m["type"].rpartition(".")[2]: m["path"] for m in modules}
+    known = {"Transformer", "Pooling", "Normalize"}
+    if "Pooling" in paths and paths.keys() <= known and len(paths) == len(modules):
         config = configs.read_json(folder.source / paths["Pooling"] / CONFIG)
         modes = [k for k, on in config.items() if "pooling_mode_" in k and on is True]
-    names = [mode.split("_")[2] for mode in modes]
-    if len(names) != 1 or names[0] not in _POOLINGS:
+    if len(modes) != 1 or modes[0] not in _POOLINGS:
         raise LoadRefused(
             "KerasHub's embedders know Transformer, Pooling and Normalize, and pool by "
-            f"one of {', '.join(_POOLINGS)}. Received: modules.json with "
+            f"one of {', '.join(_POOLINGS.values())}. Received: modules.json with "
             f"{', '.join([*paths, *modes])}. Give another checkpoint."
         )
-    return {"pooling_mode": names[0], "normalize": "Normalize" in paths}, ()
+    pooling = _POOLINGS[modes[0]]
+    return {"pooling_mode": pooling, "normalize": "Normalize" in paths}, ()
 
 
 def _preprocessor(folder: Folder, kind: Any) -> tuple[Any, tuple[str, ...]]:

@@ -10,9 +10,9 @@ import tempfile
 from collections import Counter
 from typing import Any, NamedTuple
 
+from keras_idea._validation import require, require_installed
 from keras_idea.errors import LoadRefused
 from keras_idea.hub.folder import quiet
-from keras_idea.validation import require, require_installed
 
 _BEGINS = b"GGUF"
 _SPACE = "▁"

@@ -14,9 +14,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_idea._keras.hub_importers import converter_of
+from keras_idea._keras.models import instead
 from keras_idea.errors import LoadRefused
-from keras_idea.keras_private.hub_importers import converter_of
-from keras_idea.keras_private.models import instead
 
 # KerasHub's importers demand a pooler, which many checkpoints do not have.
 _POOLERS = ("pooler.dense.weight", "pooler.dense.bias", "pooler.weight", "pooler.bias")

@@ -9,8 +9,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_idea._typing import Tensor
 from keras_idea.errors import ArgumentError
-from keras_idea.typing import Tensor
 
 
 def token_inputs(

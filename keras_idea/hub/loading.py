@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_idea import processes
+from keras_idea import _processes as processes
+from keras_idea._keras.variables import without_values
+from keras_idea._validation import require
 from keras_idea.errors import LoadRefused
 from keras_idea.hub import kept
 from keras_idea.hub.families import is_task
@@ -23,8 +25,6 @@ from keras_idea.hub.folder import (
 from keras_idea.hub.gguf_file import dequantized, is_gguf
 from keras_idea.hub.rebuild import patch_get_config
 from keras_idea.hub.tokenizers import mend_tokenizer_config, restore_cut
-from keras_idea.keras_private.variables import without_values
-from keras_idea.validation import require
 
 #: The most memory that loading takes, as a multiple of the weights in float32; measured
 #: by benchmarks/loading_memory.py.

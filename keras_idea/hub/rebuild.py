@@ -6,11 +6,11 @@ from typing import Any
 
 import keras
 
+from keras_idea._keras.layers import walk
+from keras_idea._keras.variables import plain_name, without_values
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.kept import keep, kept_of
-from keras_idea.keras_private.layers import walk
-from keras_idea.keras_private.variables import plain_name, without_values
 
 
 def rebuild_backbone(

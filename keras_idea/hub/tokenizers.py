@@ -13,13 +13,13 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea.errors import LoadRefused
-from keras_idea.hub.compare import TEXTS, first_difference
-from keras_idea.hub.rebuild import add_to_config
-from keras_idea.keras_private.hub_importers import (
+from keras_idea._keras.hub_importers import (
     python_tokenizer,
     replace_python_tokenizer,
 )
+from keras_idea.errors import LoadRefused
+from keras_idea.hub.compare import TEXTS, first_difference
+from keras_idea.hub.rebuild import add_to_config
 
 #: What a preset keeps of a byte-level tokenizer that KerasHub alone cuts otherwise.
 OWN_FILE = "tokenizers.json"

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from keras_idea._keras.hub_importers import byte_characters, python_tokenizer
+from keras_idea._validation import require
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.tokenizers import cut_as, cuts_as_released, mend_tokenizer_config
-from keras_idea.keras_private.hub_importers import byte_characters, python_tokenizer
-from keras_idea.validation import require
 
 # SentencePiece's, for a space.
 _SPACE = "▁"

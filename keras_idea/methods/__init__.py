@@ -4,8 +4,9 @@ A method is an object of a subclass of `Method`. Its docstring says what the cal
 calls. A new method of this package is a file and a row in `METHODS`.
 """
 
+from keras_idea._groups.state import Scoring
+from keras_idea._validation import did_you_mean
 from keras_idea.errors import ArgumentError
-from keras_idea.groups.state import Scoring
 from keras_idea.methods.activation import Activation
 from keras_idea.methods.calibration import Samples
 from keras_idea.methods.learned_mask import LearnedMask
@@ -13,7 +14,6 @@ from keras_idea.methods.magnitude import Magnitude
 from keras_idea.methods.method import Method
 from keras_idea.methods.random import Random
 from keras_idea.methods.sensitivity import Sensitivity
-from keras_idea.validation import did_you_mean
 
 METHODS: dict[str, type[Method]] = {
     method.name: method

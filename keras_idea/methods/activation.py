@@ -8,6 +8,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea._groups.kinds import KV_GROUPS
+from keras_idea._typing import Tensor
+from keras_idea._validation import check_choice
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.activation import (
     AGGREGATIONS,
@@ -15,12 +18,9 @@ from keras_idea.functional.activation import (
     activation_sums,
     importance_of_sums,
 )
-from keras_idea.groups.kinds import KV_GROUPS
 from keras_idea.methods.calibration import Data, Samples, captured
 from keras_idea.methods.captures import Statistic, Sums, capture_of
 from keras_idea.methods.method import Method
-from keras_idea.typing import Tensor
-from keras_idea.validation import check_choice
 
 _NO_DATA = (
     "Method 'activation' needs `data`. Received: data=None. Pass samples of the "

@@ -12,12 +12,12 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea._keras.layers import has_call, without_remat
+from keras_idea._keras.resumed import Kept, PassEnd, resuming
+from keras_idea._typing import Tensor
+from keras_idea._validation import check_int, what_was_raised
 from keras_idea.errors import ArgumentError
-from keras_idea.keras_private.layers import has_call, without_remat
-from keras_idea.keras_private.resumed import Kept, PassEnd, resuming
 from keras_idea.methods.captures import Capture, Look, Statistic, Sums
-from keras_idea.typing import Tensor
-from keras_idea.validation import check_int, what_was_raised
 
 #: Arrays, a dict of them, (x, y), or batches of such.
 Data: TypeAlias = Tensor | dict[str, Tensor] | tuple[Any, ...] | Iterable[Any]

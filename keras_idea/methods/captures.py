@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 import keras
 from keras import ops
 
+from keras_idea._groups.channel_operations import channel_axis
+from keras_idea._groups.kinds import KINDS, KV_GROUPS
+from keras_idea._keras.layers import first_argument, mask_of, stored_kernel
+from keras_idea._keras.models import instead
+from keras_idea._keras.resumed import PassEnd
+from keras_idea._layers.ffn import FFNLayer
+from keras_idea._typing import Tensor
 from keras_idea.errors import ArgumentError
-from keras_idea.groups.channel_operations import channel_axis
-from keras_idea.groups.kinds import KINDS, KV_GROUPS
-from keras_idea.keras_private.layers import first_argument, mask_of, stored_kernel
-from keras_idea.keras_private.models import instead
-from keras_idea.keras_private.resumed import PassEnd
-from keras_idea.layers.ffn import FFNLayer
-from keras_idea.typing import Tensor
 
 #: Sums over the samples of a batch, and how many were summed.
 Sums: TypeAlias = tuple[Tensor, Tensor]

@@ -15,6 +15,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea._schedules import CosineDecay
+from keras_idea._typing import Tensor
+from keras_idea._validation import check_int, check_number
 from keras_idea.errors import ArgumentError, PruningStopped
 from keras_idea.functional.adam import adam_step
 from keras_idea.functional.hard_concrete import (
@@ -30,9 +33,6 @@ from keras_idea.functional.hard_concrete import (
     hard_concrete_sparsity,
 )
 from keras_idea.methods.method import Decision, Gradients, Method
-from keras_idea.schedules import CosineDecay
-from keras_idea.typing import Tensor
-from keras_idea.validation import check_int, check_number
 
 INITIAL_MEAN, INITIAL_DEVIATION = 5.0, 0.01
 

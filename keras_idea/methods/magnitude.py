@@ -6,10 +6,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_idea.groups.state import Scoring
+from keras_idea._groups.state import Scoring
+from keras_idea._typing import Tensor
 from keras_idea.methods.calibration import Samples
 from keras_idea.methods.method import Gradients, Method
-from keras_idea.typing import Tensor
 
 
 class Magnitude(Method):

@@ -8,13 +8,13 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_idea._groups.cut import Cut
+from keras_idea._groups.state import Scoring
+from keras_idea._typing import Tensor
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.functional.width import CubicWidth, WidthSchedule
-from keras_idea.groups.cut import Cut
-from keras_idea.groups.state import Scoring
 from keras_idea.methods.calibration import Samples
-from keras_idea.typing import Tensor
 
 
 class Gradients(Protocol):

@@ -6,9 +6,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_idea._validation import check_int
 from keras_idea.methods.calibration import Data, Samples
 from keras_idea.methods.method import Method
-from keras_idea.validation import check_int
 
 
 class Random(Method):

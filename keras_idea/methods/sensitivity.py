@@ -1,7 +1,7 @@
 """IDEA Prune's own method: neurons go as their sensitivity ranks them."""
 
+from keras_idea._groups.state import Scoring
 from keras_idea.functional.importance import Reduction
-from keras_idea.groups.state import Scoring
 from keras_idea.methods.method import Method
 
 

@@ -5,7 +5,7 @@ import collections
 import numpy as np
 import pytest
 
-from keras_idea.elastic.widths import draw
+from keras_idea._elastic.widths import draw
 
 NAMES = ["small", "medium"]
 

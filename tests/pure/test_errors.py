@@ -8,13 +8,13 @@ from tests.support import ROOT
 PACKAGE = ROOT / "keras_idea"
 # What a caller in the same file, or Keras, or Python itself waits for.
 OTHERS = {
-    "callbacks/checkpoint/state.py": {"OSError"},
+    "_callbacks/checkpoint/state.py": {"OSError"},
     "__init__.py": {"AttributeError", "ImportError"},
-    "keras_private/symbolic.py": {"ValueError"},
+    "_keras/symbolic.py": {"ValueError"},
     "functional/width.py": {"NotImplementedError"},
     "hub/importer.py": {"KeyError"},
     "methods/method.py": {"NotImplementedError"},
-    "schedules.py": {"NotImplementedError"},
+    "_schedules.py": {"NotImplementedError"},
 }
 
 

@@ -8,17 +8,12 @@ from tests.support import SUPPORT
 FACE = SUPPORT / "face.txt"
 PACKAGES = (
     "",
-    "callbacks",
     "data",
     "evaluation",
     "export",
     "functional",
     "hub",
-    "layers",
     "methods",
-    "schedules",
-    "shapes",
-    "surgery",
 )
 
 

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from keras_idea import files
-from keras_idea.files import json_digest, replacing, write_atomically
+from keras_idea import _files as files
+from keras_idea._files import json_digest, replacing, write_atomically
 from tests.support.full_disk import full_disk
 
 
@@ -118,7 +118,7 @@ class TestReplacing:
         (tmp_path / "file").write_text("earlier")
         code = (
             "import os, signal, sys\n"
-            "from keras_idea.files import replacing\n"
+            "from keras_idea._files import replacing\n"
             "with replacing(sys.argv[1]) as temporary:\n"
             "    temporary.write_text('half')\n"
             "    os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -12,29 +12,28 @@ from tests.support import ROOT
 
 PACKAGE = ROOT / "keras_idea"
 # From the ground up; a file imports only from floors below its own, or its own
-# folder. Below the line stands the library, above it the application `lm`.
+# folder. Below the line stands the library, above it the application `_lm`.
 FLOORS = [
-    {"errors", "typing", "signals"},
-    {"validation", "files"},
-    {"keras_private"},
-    {"processes", "functional", "plot"},
-    {"groups", "schedules"},
-    {"layers"},
+    {"errors", "_typing", "_signals"},
+    {"_validation", "_files"},
+    {"_keras"},
+    {"_processes", "functional", "_plot"},
+    {"_groups", "_schedules"},
+    {"_layers"},
     {"methods", "hub"},
-    {"finding"},
-    {"settings"},
-    {"step"},
-    {"surgery"},
-    {"callbacks", "shapes"},
-    {"distillation"},
-    {"elastic"},
+    {"_finding"},
+    {"_settings", "_step"},
+    {"_surgery"},
+    {"_callbacks", "_shapes"},
+    {"_distillation"},
+    {"_elastic"},
     {"__init__"},
     # The line.
-    {"lm", "lm.data"},
-    {"lm.evaluation", "lm.distribution"},
-    {"lm.export"},
-    {"lm.report"},
-    {"lm.runs"},
+    {"_lm", "_lm.data"},
+    {"_lm.evaluation", "_lm.distribution"},
+    {"_lm.export"},
+    {"_lm.report"},
+    {"_lm.runs"},
     {"__main__"},
 ]
 #: Modules of the public that show what lies above the line, loaded on first use.
@@ -46,14 +45,14 @@ GUARDED = [
     path
     for folder in (PACKAGE, ROOT / "benchmarks", ROOT / "examples")
     for path in sorted(folder.rglob("*.py"))
-    if {"keras_private", "tests"}.isdisjoint(path.relative_to(ROOT).parts)
+    if {"_keras", "tests"}.isdisjoint(path.relative_to(ROOT).parts)
 ]
 
 
 def room(module):
-    """The floor's name of a module: of "keras_idea.lm.data.text", "lm.data"."""
+    """The floor's name of a module: of "keras_idea._lm.data.text", "_lm.data"."""
     parts = module.split(".")[1:]
-    return ".".join(parts[: 2 if parts[0] == "lm" else 1])
+    return ".".join(parts[: 2 if parts[0] == "_lm" else 1])
 
 
 def floor(room):
@@ -87,7 +86,7 @@ def allowed(own, module):
         return True
     other = room(module)
     if own in FACES:
-        return other in ("errors", "callbacks", f"lm.{own}")
+        return other in ("errors", "_callbacks", f"_lm.{own}")
     return other == own or floor(other) < floor(own)
 
 
@@ -105,7 +104,7 @@ def test_the_line():
     code = (
         "import sys; del sys.argv, sys.orig_argv\n"
         "import keras_idea as ki\n"
-        "above = ('keras_idea.lm', 'keras_idea_cli', *(f'keras_idea.{n}' for n in "
+        "above = ('keras_idea._lm', 'keras_idea_cli', *(f'keras_idea.{n}' for n in "
         f"{FACES}))\n"
         "assert not [m for m in sys.modules if m.startswith(above)]\n"
         f"assert set({FACES}) <= set(dir(ki))\n"
@@ -209,7 +208,7 @@ def test_secrets_of_keras_are_in_one_room():
     ]
     assert not found, (
         "Keras does not promise these. Give each a function in "
-        "keras_idea/keras_private, and a test in tests/laws/keras_private."
+        "keras_idea/_keras, and a test in tests/laws/keras_private."
     )
 
 

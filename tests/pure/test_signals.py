@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from keras_idea.signals import held_back
+from keras_idea._signals import held_back
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ PAGES = [
     *(ROOT / "examples").rglob("*.py"),
     *(ROOT / "examples").rglob("*.toml"),
     *(ROOT / "examples").rglob("*.md"),
-    ROOT / "keras_idea" / "lm" / "runs" / "demo.toml",
+    ROOT / "keras_idea" / "_lm" / "runs" / "demo.toml",
 ]
 CODE = sorted([*ROOT.glob("keras_idea/**/*.py"), *ROOT.glob("keras_idea_cli/*.py")])
 

@@ -5,9 +5,9 @@ import functools
 import numpy as np
 
 import keras_idea as ki
+from keras_idea._keras.hub_importers import python_tokenizer
+from keras_idea._lm.data.make_tokenizer import make_tokenizer
 from keras_idea.hub.tokenizers import cut_as
-from keras_idea.keras_private.hub_importers import python_tokenizer
-from keras_idea.lm.data.make_tokenizer import make_tokenizer
 from tests.support.hub_models import tiny_lm
 from tests.support.ten_texts import TEXTS
 

@@ -2,11 +2,11 @@
 
 import shutil
 
-from keras_idea.callbacks import Checkpoint
-from keras_idea.lm.runs.config import load_config
-from keras_idea.lm.runs.fitting import Progress
-from keras_idea.lm.runs.folder import RunFolder
-from keras_idea.lm.runs.models import run_models
+from keras_idea._callbacks import Checkpoint
+from keras_idea._lm.runs.config import load_config
+from keras_idea._lm.runs.fitting import Progress
+from keras_idea._lm.runs.folder import RunFolder
+from keras_idea._lm.runs.models import run_models
 from tests.support.tiny_run import CONFIG, TEXT
 from tests.support.with_tokenizer import with_tokenizer
 

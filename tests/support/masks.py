@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_idea.step.row_ops import zero_rows
+from keras_idea._step.row_ops import zero_rows
 
 
 def prune_by_hand(ffn, mask):

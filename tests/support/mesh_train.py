@@ -9,7 +9,7 @@ import os
 import sys
 
 import keras_idea as ki
-from keras_idea.lm.runs.folder import RunFolder
+from keras_idea._lm.runs.folder import RunFolder
 from keras_idea_cli import main
 
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea.layers import PrunableGatedFFN
+from keras_idea._layers import PrunableGatedFFN
 
 
 @dataclasses.dataclass(frozen=True)

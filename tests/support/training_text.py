@@ -1,6 +1,6 @@
 """Tiny models with a tokenizer that was trained on a text."""
 
-from keras_idea.lm.data.make_tokenizer import make_tokenizer
+from keras_idea._lm.data.make_tokenizer import make_tokenizer
 from tests.support.hub_models import tiny_lm
 
 TEXT = "def f(x):\n    return x - 2024  # again and again, 'again'\n" * 4

@@ -1,6 +1,6 @@
 """Tiny models of KerasHub with a tokenizer of their own."""
 
-from keras_idea.lm.data.make_tokenizer import make_tokenizer
+from keras_idea._lm.data.make_tokenizer import make_tokenizer
 
 TEXT = (
     "def f(x):\n    while x > 10:\n        x = x - 2024\n\n    return x\n"

@@ -6,7 +6,7 @@ import keras
 import pytest
 
 from benchmarks import contestants, proof, step_cost
-from keras_idea.step import scores_and_masks
+from keras_idea._step import scores_and_masks
 
 TINY = dataclasses.replace(contestants.SHAPES["tiny"], steps=4)
 

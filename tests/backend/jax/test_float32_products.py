@@ -6,7 +6,7 @@ import numpy as np
 def test_the_gram_matrix_asks_for_float32():
     import jax
 
-    from keras_idea.surgery.refit import Products
+    from keras_idea._surgery.refit import Products
 
     products = Products()
     hidden = np.ones((8, 3, 4), "float32")

@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_idea.callbacks.checkpoint.state import newest
+from keras_idea._callbacks.checkpoint.state import newest
 from keras_idea_cli import main
 from tests.support import ROOT
 from tests.support.tiny_run import ALONE, TEXT, metrics, with_hub, with_keys
@@ -129,9 +129,9 @@ def test_equals_one_process(tmp_path, straight, mesh, count, devices):
 
 
 def test_two_processes_are_killed_and_one_resumes(tmp_path, straight):
-    """A stock model, whose kernels both share; they die after the narrowing."""
+    """They share the rows of a batch, and die after the narrowing."""
     folder = tmp_path / "run"
-    write_run(folder, (1, 2))
+    write_run(folder, (2, 1))
     ended = end(start(folder, 2, 1, ["8"]))
     assert 9 in [status for status, _ in ended], ended[0][1]
     assert not (folder / "run" / "sample.txt").exists()

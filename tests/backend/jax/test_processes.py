@@ -6,7 +6,7 @@ from tests.backend.jax.test_mesh import end, start
 
 TALK = """
 import pytest
-from keras_idea import processes
+from keras_idea import _processes as processes
 from keras_idea.errors import ConfigError, TextError
 
 processes.join()

@@ -7,7 +7,7 @@ import pytest
 def test_it_is_off_within_and_as_it_was_afterwards(chosen):
     from tensorflow.config import experimental
 
-    from keras_idea.keras_private.float32_products import float32_products
+    from keras_idea._keras.float32_products import float32_products
 
     enabled = experimental.tensor_float_32_execution_enabled
     before = enabled()

@@ -50,7 +50,7 @@ class NotCalled(AutoEncoder):
 @pytest.mark.parametrize(
     ("cls", "first", "words"),
     [
-        (NotCalled, "nothing", "is not built, so its `call` is not known: call it on"),
+        (NotCalled, "nothing", "is not built"),
     ],
 )
 def test_what_is_still_unknown_is_told(cls, first, words, x):

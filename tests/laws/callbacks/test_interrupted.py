@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-import keras_idea.surgery.narrow_in_place as place
+import keras_idea._surgery.narrow_in_place as place
 from tests.support.dense_ffns import dense_gated
 from tests.support.helpers import residual_model, to_numpy
 from tests.support.ways_to_train import FIT

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_idea.lm.runs.compiling import cross_entropy
+from keras_idea._lm.runs.compiling import cross_entropy
 
 B, T, V, H = 4, 6, 11, 5
 RNG = np.random.default_rng(0)

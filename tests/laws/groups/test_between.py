@@ -12,7 +12,7 @@ import pytest
 from keras import layers, ops
 
 import keras_idea as ki
-from keras_idea.step.row_ops import zero_rows
+from keras_idea._step.row_ops import zero_rows
 from tests.support.helpers import to_numpy
 
 WIDTH, LENGTH, KEPT = 12, 6, 8

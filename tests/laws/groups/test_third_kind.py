@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.finding import find
-from keras_idea.groups import kinds
-from keras_idea.groups.cut import Cut
-from keras_idea.keras_private.layers import set_input_dim
+from keras_idea._finding import find
+from keras_idea._groups import kinds
+from keras_idea._groups.cut import Cut
+from keras_idea._keras.layers import set_input_dim
 from tests.support.helpers import to_numpy
 
 FULL, TARGET, VOCABULARY = 8, 3, 11
@@ -31,7 +31,7 @@ FEATURES = kinds.Kind(
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """All of what a kind needs: `keras_idea.groups.kinds.Group`."""
+    """All of what a kind needs: `keras_idea._groups.kinds.Group`."""
 
     embedding: keras.layers.Embedding
     reader: keras.layers.Dense

@@ -8,7 +8,7 @@ import pytest
 from keras import layers, ops
 
 import keras_idea as ki
-from keras_idea.groups.dense import find_dense_groups
+from keras_idea._groups.dense import find_dense_groups
 
 WIDTH, TARGET = 16, 4
 

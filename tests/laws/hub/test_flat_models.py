@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.keras_private.around import layers_around
-from keras_idea.keras_private.layers import walk
+from keras_idea._keras.around import layers_around
+from keras_idea._keras.layers import walk
 from tests.support.helpers import to_numpy
 from tests.support.hub_models import batch, tiny_lm
 

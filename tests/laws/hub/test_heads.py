@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.finding.find_heads import find_heads
-from keras_idea.step.row_ops import zero_rows
+from keras_idea._finding.find_heads import find_heads
+from keras_idea._step.row_ops import zero_rows
 from tests.support.helpers import to_numpy
 from tests.support.hub_models import batch, tiny_lm
 

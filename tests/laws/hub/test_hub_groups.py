@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea._lm.runs.results import write
 from keras_idea.hub.ffn import hub_ffns
 from keras_idea.hub.inputs import token_inputs
-from keras_idea.lm.runs.results import write
 from tests.support.encoders import ENCODERS
 from tests.support.hub_models import MODELS, tiny_lm
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from tokenizers import pre_tokenizers
 
-from keras_idea.keras_private.hub_importers import (
+from keras_idea._keras.hub_importers import (
     byte_characters,
     keys_read,
     python_tokenizer,

@@ -6,9 +6,9 @@ import pytest
 from keras import layers
 
 import keras_idea as ki
-from keras_idea.keras_private import channels
-from keras_idea.keras_private.callbacks import peers
-from keras_idea.keras_private.models import renew_state
+from keras_idea._keras import channels
+from keras_idea._keras.callbacks import peers
+from keras_idea._keras.models import renew_state
 
 X, Y = np.ones((2, 4), "float32"), np.ones((2, 1), "float32")
 

@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_idea.keras_private import layers as inside
-from keras_idea.keras_private import optimizer_variables as of_optimizer
-from keras_idea.keras_private.channels import input_layers, is_stock_layer, tell_size
-from keras_idea.keras_private.models import (
+from keras_idea._keras import layers as inside
+from keras_idea._keras import optimizer_variables as of_optimizer
+from keras_idea._keras.channels import input_layers, is_stock_layer, tell_size
+from keras_idea._keras.models import (
     compilation,
     compile_arguments,
     has_own_train_step,
 )
-from keras_idea.keras_private.read_instead import names_of
-from keras_idea.keras_private.variables import give_value, shaped
+from keras_idea._keras.read_instead import names_of
+from keras_idea._keras.variables import give_value, shaped
 from tests.support.helpers import to_numpy
 
 

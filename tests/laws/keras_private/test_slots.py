@@ -4,9 +4,13 @@ import keras
 import numpy as np
 import pytest
 
-from keras_idea.groups.cut import Cut
-from keras_idea.surgery.narrow_in_place import narrow_variable
-from keras_idea.surgery.optimizer_state import check_carriable, copy_optimizer, slots_of
+from keras_idea._groups.cut import Cut
+from keras_idea._surgery.narrow_in_place import narrow_variable
+from keras_idea._surgery.optimizer_state import (
+    check_carriable,
+    copy_optimizer,
+    slots_of,
+)
 from tests.support.helpers import to_numpy
 
 o = keras.optimizers

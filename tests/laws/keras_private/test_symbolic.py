@@ -5,7 +5,7 @@ import pytest
 from keras.src.layers import layer as keras_layer
 from keras.src.ops import operation as keras_operation
 
-from keras_idea.keras_private.symbolic import record
+from keras_idea._keras.symbolic import record
 
 
 def names(recording):

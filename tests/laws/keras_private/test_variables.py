@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 
-from keras_idea.keras_private.optimizer_variables import build_without_values
-from keras_idea.keras_private.variables import global_seed, without_values
+from keras_idea._keras.optimizer_variables import build_without_values
+from keras_idea._keras.variables import global_seed, without_values
 from tests.support.helpers import to_numpy
 
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea._step.pruner import pruner_of
 from keras_idea.methods import LearnedMask
-from keras_idea.step.pruner import pruner_of
 from tests.support import case_models, hub_models
 from tests.support import method_reference as reference
 from tests.support.helpers import residual_model, set_random_weights, to_numpy

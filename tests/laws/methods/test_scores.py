@@ -6,8 +6,8 @@ import pytest
 from keras import ops
 
 import keras_idea as ki
+from keras_idea._groups.state import Scoring
 from keras_idea.functional.width import CubicWidth, WidthSchedule
-from keras_idea.groups.state import Scoring
 from keras_idea.methods import Magnitude, Method
 from tests.support.helpers import to_numpy
 

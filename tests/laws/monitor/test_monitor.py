@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.callbacks.monitor import _LINE, _PRUNED, heat_map
+from keras_idea._callbacks.monitor import _LINE, _PRUNED, heat_map
 from tests.support.events import Events
 from tests.support.monitored import Importances, compiled
 

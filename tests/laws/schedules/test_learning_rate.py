@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.schedules import Accumulated
+from keras_idea._schedules import Accumulated
 from tests.support.helpers import to_numpy
 
 PEAK, END = 0.01, 5e-5

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.surgery.refit import _RIDGES
+from keras_idea._surgery.refit import _RIDGES
 from tests.support.block_chains import WIDTH, chain
 from tests.support.helpers import to_numpy
 

@@ -6,9 +6,9 @@ import pytest
 from keras import layers
 
 import keras_idea as ki
+from keras_idea._surgery.refit import carry_out_and_refit
 from keras_idea.methods.calibration import Samples
 from keras_idea.methods.method import Decision
-from keras_idea.surgery.refit import carry_out_and_refit
 from tests.laws.groups.test_channels_by_activation import images
 from tests.laws.shapes.test_refit import chosen
 from tests.support.conv_nets import MODELS, drawn

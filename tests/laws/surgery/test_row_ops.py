@@ -4,14 +4,14 @@ import keras
 import numpy as np
 import pytest
 
-from keras_idea.groups.cut import Cut
-from keras_idea.step.row_ops import (
+from keras_idea._groups.cut import Cut
+from keras_idea._step.row_ops import (
     mean_sensitivity,
     narrower_mask,
     of_active,
     zero_rows,
 )
-from keras_idea.surgery.narrow_in_place import narrow_variable
+from keras_idea._surgery.narrow_in_place import narrow_variable
 from tests.support.helpers import to_numpy
 
 RNG = np.random.default_rng(0)

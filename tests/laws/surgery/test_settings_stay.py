@@ -6,7 +6,7 @@ import pytest
 from keras import layers
 
 import keras_idea as ki
-from keras_idea.keras_private.layers import walk
+from keras_idea._keras.layers import walk
 from tests.support.hub_models import tiny_lm
 from tests.support.with_tokenizer import TEXT, with_tokenizer
 

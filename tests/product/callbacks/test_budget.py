@@ -4,7 +4,7 @@ import keras
 import pytest
 
 import keras_idea as ki
-from keras_idea.finding.work_count import matrix_weights, multiply_adds
+from keras_idea._finding.work_count import matrix_weights, multiply_adds
 from keras_idea.functional.counts import train_flops
 from tests.support.helpers import residual_model
 from tests.support.tiny_decoder import DecoderConfig, decoder

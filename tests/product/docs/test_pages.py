@@ -15,8 +15,8 @@ import pytest
 
 import keras_idea as ki
 from docs.building import llms
-from keras_idea.lm.data.make_tokenizer import make_tokenizer
-from keras_idea.lm.runs.config import parse_config
+from keras_idea._lm.data.make_tokenizer import make_tokenizer
+from keras_idea._lm.runs.config import parse_config
 from keras_idea_cli import main
 from tests.pure.test_face import PACKAGES
 from tests.support import ROOT

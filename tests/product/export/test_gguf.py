@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea._lm.export import gguf as module
 from keras_idea.errors import ExportFailed, ExportRefused
 from keras_idea.export import export_gguf
-from keras_idea.lm.export import gguf as module
 from tests.product.hub.test_released_tokenizers import save
 from tests.support import released_tokenizers as made
 from tests.support.released_models import release

@@ -134,7 +134,7 @@ def lm():
 
 class TestNothingIsLeft:
     def test_other_outputs(self, lm, tmp_path, monkeypatch):
-        from keras_idea.lm.export import hf, preset
+        from keras_idea._lm.export import hf, preset
 
         for export, module in ((export_hf, hf), (export_preset, preset)):
             outputs = module.keras_outputs

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea._lm.data.make_tokenizer import make_tokenizer
+from keras_idea._lm.runs.judge import load_judged
 from keras_idea.export import load_run
-from keras_idea.lm.data.make_tokenizer import make_tokenizer
-from keras_idea.lm.runs.judge import load_judged
 from keras_idea_cli import main
 from tests.support.hub_models import tiny_lm
 from tests.support.masks import prune_by_hand

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.surgery.optimizer_state import slots_of
+from keras_idea._surgery.optimizer_state import slots_of
 from tests.support.helpers import to_numpy
 from tests.support.hub_gradients import LOSS, sliced
 from tests.support.hub_models import FULL, batch, tiny_lm

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.lm.data.make_tokenizer import make_tokenizer
+from keras_idea._lm.data.make_tokenizer import make_tokenizer
 from tests import ENDURANCE
 from tests.support.hub_models import tiny_lm
 

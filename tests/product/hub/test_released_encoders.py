@@ -71,7 +71,7 @@ def test_without_modules_it_is_the_mean_and_told(tmp_path):
     "modes, types, match",
     [
         (("pooling_mode_weightedmean_tokens",), ("Transformer", "Pooling"), "weighted"),
-        (("pooling_mode_lasttoken",), ("Transformer", "Pooling"), "lasttoken"),
+        (("pooling_mode_mean_sqrt_len_tokens",), ("Transformer", "Pooling"), "sqrt"),
         (
             ("pooling_mode_cls_token", "pooling_mode_mean_tokens"),
             ("Transformer", "Pooling"),

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea._lm.data.make_tokenizer import make_tokenizer
+from keras_idea._lm.runs.config import parse_config
+from keras_idea._lm.runs.models import run_models
 from keras_idea.hub.loading import load_with_notes, preprocessor_of
 from keras_idea.hub.tokenizers import first_of_prompt
-from keras_idea.lm.data.make_tokenizer import make_tokenizer
-from keras_idea.lm.runs.config import parse_config
-from keras_idea.lm.runs.models import run_models
 from tests.support import released_tokenizers as made
 from tests.support.released_models import release
 from tests.support.released_rows import ALL

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.keras_private.layers import rematerialize
-from keras_idea.lm.runs.compiling import transformer_blocks
+from keras_idea._keras.layers import rematerialize
+from keras_idea._lm.runs.compiling import transformer_blocks
 from tests.support.hub_models import MODELS, batch, tiny_lm
 
 # EdRec is no language model, a mixture adds a loss of its own: neither is a run's.

@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from keras_idea.lm.runs.config import load_config, parse_config
-from keras_idea.lm.runs.judge import load_judged
-from keras_idea.lm.runs.plan import plan
+from keras_idea._lm.runs.config import load_config, parse_config
+from keras_idea._lm.runs.judge import load_judged
+from keras_idea._lm.runs.plan import plan
 from keras_idea_cli import app, main
 from tests.support.processes import MODULE, python
 from tests.support.tiny_run import CONFIG, TEXT, with_hub, write_inputs
@@ -132,7 +132,7 @@ def test_evaluate_counts_every_token(finished, tmp_path, capsys):
 def test_windows_never_exceed_the_model_s_positions(tmp_path):
     import keras_hub
 
-    from keras_idea.lm.data.make_tokenizer import make_tokenizer
+    from keras_idea._lm.data.make_tokenizer import make_tokenizer
     from tests.support.hub_models import tiny_lm
 
     lm = tiny_lm("gpt2", vocabulary_size=261)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea.lm.runs import train as train_module
-from keras_idea.lm.runs.config import parse_config
-from keras_idea.lm.runs.fitting import Progress
+from keras_idea._lm.runs import train as train_module
+from keras_idea._lm.runs.config import parse_config
+from keras_idea._lm.runs.fitting import Progress
 from keras_idea_cli import main
 from tests.support.tiny_run import (
     ALONE,

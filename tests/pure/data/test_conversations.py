@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from keras_idea._lm.data.conversations import Encoder
 from keras_idea.data import TextError, Vocabulary, byte_vocabulary, open_text
-from keras_idea.lm.data.conversations import Encoder
 from tests.support.text_files import write
 
 CHATML = """{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' }}

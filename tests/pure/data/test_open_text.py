@@ -6,8 +6,8 @@ import warnings
 import numpy as np
 import pytest
 
+from keras_idea._lm.data.tokens import stored
 from keras_idea.data import TextError, byte_vocabulary, open_text
-from keras_idea.lm.data.tokens import stored
 from tests.support.text_files import TEXTS, gz, jsonl, parquet, write, zst
 
 BYTES = byte_vocabulary(end=True)

@@ -4,12 +4,12 @@ import tomllib
 
 import pytest
 
+from keras_idea._lm.runs.config import RunConfig, load_config, parse_config
 from keras_idea.errors import ConfigError
-from keras_idea.lm.runs.config import RunConfig, load_config, parse_config
 from tests.support import ROOT
 from tests.support.tiny_run import CONFIG, with_keys
 
-FILES = [*ROOT.glob("examples/*.toml"), ROOT / "keras_idea/lm/runs/demo.toml"]
+FILES = [*ROOT.glob("examples/*.toml"), ROOT / "keras_idea/_lm/runs/demo.toml"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

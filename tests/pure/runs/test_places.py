@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from keras_idea._lm.runs.config import parse_config
+from keras_idea._lm.runs.folder import RunFolder, check_places
 from keras_idea.errors import ConfigError
-from keras_idea.lm.runs.config import parse_config
-from keras_idea.lm.runs.folder import RunFolder, check_places
 from tests.support.tiny_run import CONFIG, with_keys
 
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from keras_idea.shapes.blocks import most_important
+from keras_idea._shapes.blocks import most_important
 
 
 @pytest.mark.parametrize("kinds", ["ababab", "aabbab"])

@@ -1,0 +1,150 @@
+"""Checks widths, counts the neurons of each, and draws the width of a step."""
+
+import keyword
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from keras_idea._finding.find import FFN
+from keras_idea._finding.targets import target_width
+from keras_idea._validation import check_choice
+from keras_idea.errors import ArgumentError
+
+#: The name of the width at which all neurons compute.
+FULL = "full"
+#: An int, neurons of each FFN; a float in (0, 1), the share of each; or either by the
+#: name of an FFN. FFNs without an entry keep all neurons.
+Width: TypeAlias = int | float | Mapping[str, int | float]
+#: "turn", or a probability for each name.
+Sample: TypeAlias = str | Mapping[str, float]
+
+
+def check_width(name: str, width: Any) -> Width:
+    """Returns a width; `name` is the argument that holds it."""
+    if isinstance(width, Mapping):
+        if not width:
+            raise ArgumentError(
+                f"`{name}` must name at least one FFN. Received: {{}}. Give an int, a "
+                "share, or a dict by the names that `ki.find_ffns` shows."
+            )
+        return {ffn: _check_size(f"{name}[{ffn!r}]", n) for ffn, n in width.items()}
+    return _check_size(name, width)
+
+
+def _check_size(name: str, size: Any) -> int | float:
+    if isinstance(size, numbers.Integral) and not isinstance(size, bool):
+        if int(size) >= 1:
+            return int(size)
+    elif isinstance(size, numbers.Real) and 0.0 < float(size) < 1.0:
+        return float(size)
+    raise ArgumentError(
+        f"`{name}` must be an int >= 1 (neurons of each FFN), or a float in (0, 1), "
+        f"the share of them. Received: {name}={size!r}."
+    )
+
+
+def check_widths(widths: Any) -> dict[str, Width]:
+    """Returns a dict of names to widths; names are those of the logs."""
+    if not isinstance(widths, Mapping) or not widths:
+        raise ArgumentError(
+            "`widths` must be a dict of names to widths. Received: "
+            f'widths={widths!r}. For example {{"small": 0.25, "medium": 0.5}}.'
+        )
+    for name in widths:
+        plain = isinstance(name, str) and name.isidentifier()
+        if not plain or keyword.iskeyword(name) or name in (FULL, "val"):
+            raise ArgumentError(
+                "Names of `widths` must be words, as in the logs ('val_small_loss'), "
+                f"and '{FULL}' is the whole model. Received: {name!r}."
+            )
+    return {name: check_width(f"widths[{name!r}]", w) for name, w in widths.items()}
+
+
+def check_sample(sample: Any, names: Sequence[str]) -> Sample:
+    """Returns "turn", or a dict of the probability of each width."""
+    if sample == "turn":
+        return sample
+    if not isinstance(sample, Mapping):
+        raise ArgumentError(
+            "`sample` must be 'turn' or a dict of probabilities. Received: "
+            f"sample={sample!r}."
+        )
+    for name in sample:
+        check_choice("sample", name, [FULL, *names])
+    odds = np.array([sample.get(name, 0.0) for name in (FULL, *names)], float)
+    if not (odds >= 0).all() or not (odds[1:] > 0).all():
+        raise ArgumentError(
+            "`sample` must give each width of `widths` a probability above 0. "
+            f"Received: sample={sample!r}."
+        )
+    if not math.isclose(odds.sum(), 1.0, abs_tol=1e-6):
+        raise ArgumentError(
+            f"`sample` must give probabilities whose sum is 1, with that of '{FULL}'. "
+            f"Received: sample={sample!r}."
+        )
+    return dict(sample)
+
+
+def draw(
+    sample: Sample, names: Sequence[str], seed: int, step: int, stride: int = 1
+) -> str:
+    """Returns the name of the width of a step: a function of the seed and the step.
+
+    Args:
+        sample: as `ElasticCallback` takes it.
+        names: list of str. The names of the widths other than "full".
+        seed: int >= 0.
+        step: int >= 0. The optimizer steps taken before it.
+        stride: int >= 1. The steps that are executed at once, with one width.
+
+    Example:
+    >>> [draw("turn", ["small", "medium"], 0, step) for step in range(3)]
+    ['full', 'small', 'medium']
+    """
+    every = (FULL, *names)
+    if not isinstance(sample, Mapping):
+        return every[step // stride % len(every)]
+    odds = np.array([sample.get(name, 0.0) for name in every])
+    rng = np.random.default_rng([seed, step])
+    return every[rng.choice(len(odds), p=odds / odds.sum())]
+
+
+def neurons_at(name: str, width: Width, ffns: Sequence[FFN]) -> list[int]:
+    """Returns the neurons of each FFN at a width; `name` is the argument."""
+    if isinstance(width, Mapping):
+        for given in width:
+            check_choice(name, given, [ffn.name for ffn in ffns])
+    counts = []
+    for ffn in ffns:
+        size = width.get(ffn.name) if isinstance(width, Mapping) else width
+        count = ffn.hidden_dim
+        if size is not None:
+            count = target_width(size, ffn.hidden_dim, round_to=1)
+        if count > ffn.hidden_dim or count % ffn.device_parts:
+            raise ArgumentError(
+                f"`{name}` must be at most the {ffn.hidden_dim} neurons of {ffn.name}, "
+                f"and a multiple of the {ffn.device_parts} devices that share them. "
+                f"Received: {size}."
+            )
+        counts.append(count)
+    return counts
+
+
+def all_neurons_at(
+    widths: Mapping[str, Width], ffns: Sequence[FFN]
+) -> dict[str, list[int]]:
+    """Returns the neurons of each FFN at each width and at "full"; all must differ."""
+    found = {FULL: [ffn.hidden_dim for ffn in ffns]}
+    for name, width in widths.items():
+        counts = neurons_at(f"widths[{name!r}]", width, ffns)
+        same = [other for other, n in found.items() if n == counts]
+        if same:
+            raise ArgumentError(
+                f"`widths` repeats a width: '{same[0]}' and '{name}' are equal. Remove "
+                "one of them."
+            )
+        found[name] = counts
+    return found

@@ -1,0 +1,370 @@
+"""What a layer holds: variables, sublayers, settings. Seen with Keras 3.15.1."""
+
+import contextlib
+import functools
+import inspect
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import keras
+from keras.src.backend.common.masking import get_keras_mask
+
+from keras_idea._keras.models import Functional
+from keras_idea.errors import ArgumentError
+
+
+def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:
+    """The variable behind `kernel`, of a Dense or EinsumDense layer.
+
+    `kernel` is computed, with LoRA and of a quantized layer.
+    """
+    return layer._kernel
+
+
+def mask_of(x: Any) -> Any:
+    """Keras's mask of a tensor, or None."""
+    return get_keras_mask(x)
+
+
+def set_output_dim(layer: keras.layers.Layer, size: int, axis: int = -1) -> None:
+    """Tells a Dense or EinsumDense layer that its kernel has other columns now."""
+    if isinstance(layer, keras.layers.Dense):
+        layer.units = size
+    else:
+        given = layer.partial_output_shape
+        layer.partial_output_shape = _resized(given, size, axis)
+
+
+def set_input_dim(layer: keras.layers.Layer, size: int, axis: int = -1) -> None:
+    """Tells a Dense or EinsumDense layer that its kernel has other rows now.
+
+    A file of the model tells the shape for which the layer is to be built.
+    """
+    if isinstance(layer, keras.layers.Dense):
+        layer.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: size})
+    shapes = layer._build_shapes_dict or {}
+    resized = {name: _resized(shape, size, axis) for name, shape in shapes.items()}
+    layer._build_shapes_dict = resized
+
+
+def set_last_dim(layer: keras.layers.Layer, size: int) -> None:
+    """Tells any layer that the last axis of what it is called on has another size.
+
+    Of a layer without variables only a file of the model tells it.
+    """
+    shapes = layer._build_shapes_dict or {}
+    ranks = {len(shape) for shape in shapes.values()}
+    spec = layer.input_spec
+    if isinstance(spec, keras.layers.InputSpec) and spec.axes:
+        last = {-1, *(rank - 1 for rank in ranks)}
+        axes = {axis: size if axis in last else n for axis, n in spec.axes.items()}
+        layer.input_spec = keras.layers.InputSpec(
+            ndim=spec.ndim, min_ndim=spec.min_ndim, axes=axes
+        )
+    layer._build_shapes_dict = {
+        name: _resized(shape, size, -1) for name, shape in shapes.items()
+    }
+
+
+def takes_training(layer: keras.layers.Layer) -> bool:
+    """bool, whether a layer's `call` has an argument `training`."""
+    return layer._call_has_training_arg
+
+
+def renew_head_shapes(layer: keras.layers.Layer, heads: int, reads: bool) -> None:
+    """Tells what makes (or `reads`) heads how many there are; Dense: the features."""
+    axis = -1 if isinstance(layer, keras.layers.Dense) else -2
+    (set_input_dim if reads else set_output_dim)(layer, heads, axis)
+
+
+def _resized(shape: Sequence[Any], size: int, axis: int) -> tuple[Any, ...]:
+    resized = list(shape)
+    resized[axis] = size
+    return tuple(resized)
+
+
+def config_number(layer: keras.layers.Layer, name: str) -> int | None:
+    """The int that a layer's config holds under a name, if it can be set; else None.
+
+    It is the attribute of that name, of a read-only property the private one, or what
+    the constructor was given, of a class whose config Keras makes of that.
+    """
+    value = layer.get_config().get(name)
+    if type(value) is not int:
+        return None
+    known = getattr(layer, _settable(layer, name), None) == value
+    return value if known or name in _given(layer) else None
+
+
+def set_config_number(layer: keras.layers.Layer, name: str, value: int) -> None:
+    """Sets what `config_number` gives."""
+    if attribute := _settable(layer, name):
+        setattr(layer, attribute, value)
+    if name in _given(layer):
+        _given(layer)[name] = value
+
+
+def _settable(layer: keras.layers.Layer, name: str) -> str:
+    """The attribute of a name that can be set: it, or the one behind a property."""
+    for attribute in (name, f"_{name}"):
+        value: Any = getattr(layer, attribute, None)
+        # A property without a setter raises, and a setter may. On TensorFlow nothing is
+        # set where it is the same.
+        with contextlib.suppress(Exception):
+            setattr(layer, attribute, operator.index(value) + 1)
+            setattr(layer, attribute, value)
+            return attribute
+    return ""
+
+
+def _given(layer: keras.layers.Layer) -> dict[str, Any]:
+    """What a constructor was given, of a class without a `get_config` of its own."""
+    return getattr(getattr(layer, "_auto_config", None), "config", {})
+
+
+@contextlib.contextmanager
+def without_remat(model: keras.layers.Layer) -> Iterator[None]:
+    """A scope in which no layer of a model is rematerialized.
+
+    `keras.RematScope` sets it when a layer is made, and nothing public changes it.
+    """
+    with contextlib.ExitStack() as changes:
+        for layer in model._flatten_layers():
+            changes.callback(setattr, layer, "_remat_mode", layer._remat_mode)
+            layer._remat_mode = None
+        yield
+
+
+def is_rematerialized(layer: keras.layers.Layer) -> bool:
+    """Whether a layer is computed again as a whole in the backward pass."""
+    mode = layer._remat_mode
+    named = mode is not None and mode.mode == "list_of_layers"
+    return bool(mode) and (not named or layer.name in mode.layer_names)
+
+
+def parts_not_rematerialized(layer: keras.layers.Layer) -> bool:
+    """Whether a layer is rematerialized, and some layers in it are not."""
+    return is_rematerialized(layer) and not all(
+        is_rematerialized(part) or isinstance(part, keras.layers.InputLayer)
+        for part in sublayers(layer)
+    )
+
+
+def rematerialize(layer: keras.layers.Layer) -> None:
+    """Has a layer that is made already computed again in the backward pass.
+
+    As `keras.RematScope("list_of_layers")` has one that is made in it, which needs
+    its name beforehand. That one's call fails on jax if it is told `training`, a bool
+    which becomes a traced value, and on tensorflow if it is told anything by name:
+    here only tensors are handed on, in their order.
+    """
+
+    def rematerialized_call(call: Callable, *_: Any, **__: Any) -> Callable:
+        def call_again(*args: Any, **kwargs: Any) -> Any:
+            traced = {name: v for name, v in kwargs.items() if _has_tensor(v)}
+            fixed = {name: v for name, v in kwargs.items() if name not in traced}
+
+            def in_order(*tensors: Any) -> Any:
+                named = zip(traced, tensors[len(args) :], strict=True)
+                return call(*tensors[: len(args)], **dict(named), **fixed)
+
+            return keras.remat(in_order)(*args, *traced.values())
+
+        return call_again
+
+    with keras.RematScope("full"):
+        layer._remat_mode = keras.layers.Identity()._remat_mode
+    layer.rematerialized_call = rematerialized_call
+
+
+def _has_tensor(value: Any) -> bool:
+    return any(map(keras.ops.is_tensor, keras.tree.flatten(value)))
+
+
+def retrack_parameters(layers: Iterable[keras.layers.Layer]) -> None:
+    """Makes torch know the parameters that built layers have now.
+
+    There each holds a dictionary of its parameters by path, made when it was built, and
+    `zero_grad` would miss the new ones. Of variables with one path Keras has one alone:
+    the gradients of the others would add up from step to step. Other backends have
+    none.
+    """
+    if keras.backend.backend() == "torch":
+        for layer in layers:
+            layer._track_variables()
+            known = layer._torch_params
+            values = {id(parameter) for parameter in known.values()}
+            for variable in layer.variables:
+                if id(variable.value) not in values:
+                    known[f"{variable.path}_{len(known)}"] = variable.value
+
+
+def has_lost_parameters(model: keras.layers.Layer) -> bool:
+    """Whether torch does not know all that a model trains: some have one path."""
+    if keras.backend.backend() != "torch":
+        return False
+    known = {id(parameter) for parameter in model.parameters()}
+    return any(id(v.value) not in known for v in model.trainable_variables)
+
+
+def first_argument(call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """The first argument of a layer's call, though it was given by its name."""
+    return next(iter(args or inspect.signature(call).bind(**kwargs).arguments.values()))
+
+
+#: What a user can set on any layer after it is made.
+_FLAGS = (
+    *("_trainable", "_remat_mode", "rematerialized_call", "activity_regularizer"),
+    *("_dtype_policy", "autocast", "supports_jit", "_supports_masking"),
+)
+
+
+def copy_flags(layer: keras.layers.Layer, copy: keras.layers.Layer) -> None:
+    """Sets on a copy what a user can set on any layer."""
+    held = vars(layer)
+    # Not by `setattr`: `trainable` would reach into sublayers.
+    vars(copy).update({name: held[name] for name in _FLAGS if name in held})
+
+
+def own_settings(layer: keras.layers.Layer) -> dict[str, Any]:
+    """The numbers, strings and bools that a layer's class has set as attributes."""
+    kinds = (keras.Sequential, Functional, keras.Model, keras.layers.Layer)
+    framework = _framework_attributes(next(k for k in kinds if isinstance(layer, k)))
+    return {
+        name: value
+        for name, value in vars(layer).items()
+        if isinstance(value, (bool, int, float, str, type(None)))
+        and name not in framework
+    }
+
+
+@functools.cache
+def _framework_attributes(kind: type) -> frozenset[str]:
+    """What Keras itself gives a layer of a kind, also by `compile` and `fit`."""
+    # With names of their own, or those of layers made later would be others.
+    if kind is Functional:
+        inputs = keras.Input((1,), name="framework_input")
+        outputs = keras.layers.Identity(name="framework_layer")(inputs)
+        layer = keras.Model(inputs, outputs, name="framework")  # 3.13 needs a layer
+    else:
+        layer = kind(name="framework")
+    later = {"optimizer", "stop_training", "generate_function", "_self_update_uid"}
+    return frozenset(vars(layer)) | later
+
+
+def own_weights(
+    layer: keras.layers.Layer,
+) -> tuple[list[keras.Variable], list[keras.Variable]]:
+    """The variables that a layer holds itself, and the states of its generators."""
+    weights = [*layer._trainable_variables, *layer._non_trainable_variables]
+    return weights, [generator.state for generator in layer._seed_generators]
+
+
+def replace_class(layer: keras.layers.Layer, cls: type, without: str) -> None:
+    """Makes a built layer one of another class, which lacks one of its sublayers.
+
+    Whatever holds the layer, the graph of a functional model too, continues to do so.
+    """
+    layer._tracker.untrack(getattr(layer, without))  # which `delattr` leaves there
+    delattr(layer, without)
+    layer.__class__ = cls
+
+
+def has_default_config(layer: keras.layers.Layer) -> bool:
+    """Whether a class has no `get_config`, and its constructor takes arguments."""
+    owner = next(cls for cls in type(layer).__mro__ if "get_config" in vars(cls))
+    _, *taken = inspect.signature(type(layer).__init__).parameters.values()
+    own = [each for each in taken if each.name not in ("name", "dtype", "trainable")]
+    named = [each for each in own if each.kind is not each.VAR_KEYWORD]
+    return owner.__module__.startswith("keras.") and bool(named)
+
+
+def unlocked(
+    layer: keras.layers.Layer, change: Callable[..., Any], *arguments: Any
+) -> None:
+    """Calls `change(layer, *arguments)` where Keras would refuse new state."""
+    locked = layer._tracker.locked
+    layer._tracker.unlock()
+    try:
+        change(layer, *arguments)
+    finally:
+        if locked:
+            layer._tracker.lock()
+
+
+def renew_weight(
+    layer: keras.layers.Layer, name: str, make: Callable[[], keras.Variable]
+) -> None:
+    """Gives a layer another variable in the place of one that does not train.
+
+    `name` is the attribute; `make` adds the new one, by `layer.add_weight`.
+    """
+    held, old = layer._non_trainable_variables, getattr(layer, name)
+    place = next(i for i, variable in enumerate(held) if variable is old)
+    unlocked(layer, lambda layer: setattr(layer, name, make()))
+    held[place] = held.pop()
+
+
+# `Model.layers` has the outermost ones alone, and a layer that is no model has no list.
+def sublayers(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """The layers that a layer holds itself, in the order in which it got them.
+
+    `Sequential.layers` leaves out the input layer.
+    """
+    return layer._layers
+
+
+def all_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """A model and all layers in it, a teacher that is not pruned too."""
+    return model._flatten_layers()
+
+
+def walk(model: Any, without: Iterable[Any] = ()) -> Iterator[Any]:
+    """All layers of a model that may be pruned, each once, itself first.
+
+    `all_layers` goes into the teacher of a `keras.distillation.Distiller`, which is
+    never pruned. `without`: layers to skip, with what only they hold.
+    """
+    if not isinstance(model, keras.layers.Layer):
+        raise ArgumentError(
+            f"`model` must be a Keras model or layer. Received: {type(model).__name__}."
+        )
+    return _walk(model, set(map(id, without)))
+
+
+def student_of(model: Any) -> Any:
+    """Returns the model that is pruned: a `Distiller`'s student, else the model."""
+    distilled = isinstance(model, keras.distillation.Distiller)
+    return model.student if distilled else model
+
+
+def has_call(layer: keras.layers.Layer) -> bool:
+    """Whether a layer can be called; a model that is only trained need have no `call`.
+
+    Its `train_step` calls what it holds: an encoder and a decoder, for one.
+    """
+    none = keras.Model.call, keras.layers.Layer.call
+    return getattr(layer.call, "__func__", None) not in none
+
+
+def is_built(layer: keras.layers.Layer) -> bool:
+    """Whether a layer has its variables, itself; of one without `call` they say so."""
+    return layer.built or not has_call(layer)
+
+
+def called_parts(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """The layer, if it can be called; else what it holds that can be."""
+    if has_call(layer):
+        return [layer]
+    return [part for held in sublayers(layer) for part in called_parts(held)]
+
+
+def _walk(layer: Any, seen: set[int]) -> Iterator[Any]:
+    if id(layer) in seen:  # held by two others
+        return
+    seen.add(id(layer))
+    yield layer
+    student = student_of(layer)
+    for sublayer in sublayers(layer) if student is layer else [student]:
+        yield from _walk(sublayer, seen)

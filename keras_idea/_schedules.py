@@ -1,0 +1,267 @@
+"""Learning rate schedules, by step; and `CubicWidth`, the width by step."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+from keras.optimizers.schedules import LearningRateSchedule
+
+from keras_idea._typing import Tensor
+from keras_idea._validation import check_int, check_number
+from keras_idea.errors import ArgumentError
+from keras_idea.functional.width import CubicWidth, WidthSchedule
+
+__all__ = [
+    "CosineDecay",
+    "CubicWidth",
+    "StagedSchedule",
+    "WarmupStableDecay",
+    "WidthSchedule",
+]
+
+
+class _WithWarmup(LearningRateSchedule):
+    """A linear warm-up, then `after` it; in steps of one run."""
+
+    def __init__(
+        self,
+        peak_learning_rate: float,
+        end_learning_rate: float,
+        total_steps: int,
+        warmup_steps: int = 0,
+        start_step: int = 0,
+    ) -> None:
+        super().__init__()
+        peak = check_number("peak_learning_rate", peak_learning_rate)
+        end = check_number("end_learning_rate", end_learning_rate, maximum=peak)
+        self.peak_learning_rate, self.end_learning_rate = peak, end
+        self.total_steps = check_int("total_steps", total_steps, minimum=1)
+        self.warmup_steps = check_int("warmup_steps", warmup_steps, 0, total_steps)
+        self.start_step = check_int("start_step", start_step, minimum=0)
+
+    def __call__(self, step: int | Tensor) -> Tensor:
+        """Returns the learning rate at `t = step + start_step`.
+
+        Args:
+            step: int or integer scalar tensor. The optimizer step.
+
+        Returns:
+            float32 scalar tensor; for an int a NumPy float.
+        """
+        # NumPy for a callback's int: eager tensors take as long as a small train step.
+        xp: Any = np if isinstance(step, int) else ops
+        step = step if isinstance(step, int) else ops.cast(step, "int32")
+        # In integers: float32 holds steps exactly only up to 2**24.
+        t = xp.minimum(step + self.start_step, self.total_steps)
+        rate = self.after(xp, t)
+        if self.warmup_steps == 0:
+            return rate
+        t = xp.multiply(t, 1.0)
+        rising = self.peak_learning_rate * t / self.warmup_steps
+        return xp.where(t <= self.warmup_steps, rising, rate)
+
+    def after(self, xp: Any, t: Tensor) -> Tensor:
+        """Returns the rate after the warm-up; `xp` is NumPy or `keras.ops`."""
+        raise NotImplementedError
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns a dict of the constructor's arguments."""
+        return {
+            "peak_learning_rate": self.peak_learning_rate,
+            "end_learning_rate": self.end_learning_rate,
+            "total_steps": self.total_steps,
+            "warmup_steps": self.warmup_steps,
+            "start_step": self.start_step,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class CosineDecay(_WithWarmup):
+    r"""Linear warm-up, then one cosine over the whole run, as the paper prints it.
+
+    $$\eta(t) = \begin{cases}
+        \eta_p \, t / T_0 & 0 < t \le T_0 \\
+        \frac{\eta_p - \eta_e}{2} \cos\left(\pi \frac{t - T_0}{T}\right)
+        + \frac{\eta_p + \eta_e}{2} & t > T_0
+    \end{cases}$$
+
+    The cosine is divided by `T`, not by `T - T_0`, so with a warm-up the rate at `T` is
+    above `eta_e`: by 0.02% of the peak if the warm-up is 1% of `T`, by 2.4% if it is
+    10%. Beyond `T` the rate is constant. With `gradient_accumulation_steps`, Keras
+    requests the rate of each micro-batch: give all steps in micro-batches.
+
+    Args:
+        peak_learning_rate: float >= 0. The rate after the warm-up, `eta_p`.
+        end_learning_rate: float in [0, peak_learning_rate]. The end rate, `eta_e`.
+        total_steps: int >= 1. The steps of the whole run, `T`.
+        warmup_steps: int in [0, total_steps]. The steps of the warm-up, `T_0`. Defaults
+            to 0.
+        start_step: int >= 0. The step of the curve at which the run resumes. Defaults
+            to 0.
+
+    Raises:
+        ValueError: If an argument is outside its range.
+
+    Example:
+    >>> schedule = CosineDecay(0.01, 5e-5, total_steps=1000, warmup_steps=10)
+    >>> optimizer = keras.optimizers.AdamW(schedule)
+
+    Source: IDEA Prune (arXiv 2503.05920), the learning-rate equation.
+    """
+
+    def after(self, xp: Any, t: Tensor) -> Tensor:
+        """Returns the cosine."""
+        amplitude = (self.peak_learning_rate - self.end_learning_rate) / 2
+        center = (self.peak_learning_rate + self.end_learning_rate) / 2
+        t = xp.multiply(t, 1.0)
+        angle = (t - self.warmup_steps) * (math.pi / self.total_steps)
+        return amplitude * xp.cos(angle) + center
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class WarmupStableDecay(_WithWarmup):
+    r"""Linear warm-up, a constant rate, then a linear decay to the end rate.
+
+    $$\eta(t) = \begin{cases}
+        \eta_p \, t / T_0 & 0 < t \le T_0 \\
+        \eta_p & T_0 < t \le T - T_d \\
+        \eta_p + (\eta_e - \eta_p) \frac{t - (T - T_d)}{T_d} & t > T - T_d
+    \end{cases}$$
+
+    Args:
+        peak_learning_rate: float >= 0. The rate after the warm-up, `eta_p`.
+        end_learning_rate: float in [0, peak_learning_rate]. The end rate, `eta_e`.
+        total_steps: int >= 1. The steps of the whole run, `T`.
+        warmup_steps: int in [0, total_steps]. The steps of the warm-up, `T_0`. Defaults
+            to 0.
+        decay_steps: int in [1, total_steps - warmup_steps] or None. The steps of the
+            decay, `T_d`. Defaults to None: a fifth of `total_steps`.
+        start_step: int >= 0. The step of the curve at which the run resumes. Defaults
+            to 0.
+
+    Raises:
+        ValueError: If an argument is outside its range.
+
+    Example:
+    >>> schedule = WarmupStableDecay(0.01, 0.0, total_steps=100, decay_steps=20)
+    >>> round(float(schedule(90)), 6)
+    0.005
+
+    Source: MiniCPM (arXiv 2404.06395).
+    """
+
+    def __init__(
+        self,
+        peak_learning_rate: float,
+        end_learning_rate: float,
+        total_steps: int,
+        warmup_steps: int = 0,
+        decay_steps: int | None = None,
+        start_step: int = 0,
+    ) -> None:
+        rates = peak_learning_rate, end_learning_rate
+        super().__init__(*rates, total_steps, warmup_steps, start_step)
+        longest = self.total_steps - self.warmup_steps
+        if decay_steps is None:
+            decay_steps = max(1, min(self.total_steps // 5, longest))
+        self.decay_steps = check_int("decay_steps", decay_steps, 1, max(longest, 1))
+
+    def after(self, xp: Any, t: Tensor) -> Tensor:
+        """Returns the constant rate, then the decay."""
+        decayed = xp.maximum(t - (self.total_steps - self.decay_steps), 0)
+        peak, end = self.peak_learning_rate, self.end_learning_rate
+        return peak + (end - peak) * xp.divide(decayed, self.decay_steps)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns a dict of the constructor's arguments."""
+        return {**super().get_config(), "decay_steps": self.decay_steps}
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class StagedSchedule(LearningRateSchedule):
+    """Runs schedules one after another, each from its own step 0.
+
+    Use it to warm up the learning rate again when pruning begins. The last stage
+    continues beyond its steps.
+
+    Args:
+        stages: list of `(schedule, steps)`. At least one pair of a
+            `LearningRateSchedule` and an int >= 1.
+
+    Raises:
+        ValueError: If the list is empty, or if a stage has another form.
+
+    Example:
+    >>> one = ki.CosineDecay(0.01, 0.0, total_steps=100)
+    >>> two = ki.CosineDecay(0.005, 0.0, total_steps=50)
+    >>> schedule = StagedSchedule([(one, 100), (two, 50)])
+    >>> round(float(schedule(100)), 6)  # the second stage starts
+    0.005
+    """
+
+    def __init__(self, stages: Sequence[tuple[LearningRateSchedule, int]]) -> None:
+        super().__init__()
+        self.stages = [tuple(stage) for stage in stages]
+        for stage in self.stages or [()]:
+            if len(stage) != 2 or not isinstance(stage[0], LearningRateSchedule):
+                raise ArgumentError(
+                    "`stages` must be a list of pairs (LearningRateSchedule, steps). "
+                    f"Received: stages={stages!r}."
+                )
+            check_int("steps", stage[1], minimum=1)
+
+    def __call__(self, step: int | Tensor) -> Tensor:
+        """Returns the learning rate of the stage that contains `step`."""
+        if isinstance(step, int):
+            for schedule, steps in self.stages[:-1]:
+                if step < steps:
+                    return schedule(step)
+                step -= steps
+            return self.stages[-1][0](step)
+        step, start, rate = ops.cast(step, "int32"), 0, None
+        for schedule, steps in self.stages:
+            # Not negative, even where the rate of this stage is not used.
+            own = ops.cast(schedule(ops.maximum(step - start, 0)), "float32")
+            rate = own if rate is None else ops.where(step >= start, own, rate)
+            start += steps
+        return rate
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns a dict of the constructor's arguments, the schedules serialized."""
+        serialize = keras.saving.serialize_keras_object
+        return {"stages": [[serialize(s), steps] for s, steps in self.stages]}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "StagedSchedule":
+        """Returns the schedule that `get_config` described."""
+        restore = keras.saving.deserialize_keras_object
+        return cls([(restore(s), steps) for s, steps in config["stages"]])
+
+
+@keras.saving.register_keras_serializable(package="keras_idea")
+class Accumulated(LearningRateSchedule):
+    """Returns `schedule(step // N)`, because Keras counts N micro-batches per step."""
+
+    def __init__(self, schedule: LearningRateSchedule, micro_batches: int) -> None:
+        super().__init__()
+        self.schedule, self.micro_batches = schedule, micro_batches
+
+    def __call__(self, step: int | Tensor) -> Tensor:
+        """Returns the rate of the optimizer step that holds micro-batch `step`."""
+        if not isinstance(step, int):
+            step = ops.cast(step, "int32")
+        return self.schedule(step // self.micro_batches)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns a dict of the constructor's arguments, the schedule serialized."""
+        schedule = keras.saving.serialize_keras_object(self.schedule)
+        return {"schedule": schedule, "micro_batches": self.micro_batches}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Accumulated":
+        """Returns the schedule that `get_config` described."""
+        schedule = keras.saving.deserialize_keras_object(config["schedule"])
+        return cls(schedule, config["micro_batches"])

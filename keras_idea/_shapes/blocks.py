@@ -1,0 +1,234 @@
+"""Finds the blocks of a model, ranks them, and removes some."""
+
+import contextlib
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_idea._keras.layers import (
+    first_argument,
+    own_settings,
+    sublayers,
+    walk,
+)
+from keras_idea._keras.models import Functional, calls_in, instead
+from keras_idea._keras.variables import copy_training, without_values
+from keras_idea._surgery.copying import rebuilt
+from keras_idea._typing import Tensor
+from keras_idea.errors import ArgumentError
+from keras_idea.hub.compare import check_same_function
+from keras_idea.hub.families import is_backbone, is_task
+from keras_idea.hub.rebuild import rebuild_backbone
+from keras_idea.methods.calibration import Samples, captured
+from keras_idea.methods.captures import Sums, layer_capture
+
+# The argument of KerasHub's backbones for the number of blocks.
+_DEPTH = "num_layers"
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """The blocks of a functional model, `Sequential` or KerasHub backbone, in order."""
+
+    model: keras.Model
+    layers: list[keras.layers.Layer]
+
+    def __len__(self) -> int:
+        """The number of blocks."""
+        return len(self.layers)
+
+    def patterns(self, count: int) -> tuple[list[Any], list[Any]]:
+        """Returns the kind of each block, and of each in a model of `count` blocks.
+
+        In some families the kind of a block follows from its place: in Gemma 2, every
+        second block attends to a window only. Kinds can only be compared.
+        """
+        if not is_backbone(self.model) or _by_block(self.model, len(self)):
+            return [0] * len(self), [0] * count
+        # Both of new models: layers that were loaded from a file differ from others.
+        return self._kinds(len(self)), self._kinds(count)
+
+    def _kinds(self, count: int) -> list[Any]:
+        with without_values():
+            config = _config_of_blocks(self.model, len(self), range(count))
+            copy = rebuild_backbone(self.model, config)
+        return [_kind(b) for b in find_blocks(copy).layers] if count else []
+
+
+def find_blocks(model: keras.Model) -> Blocks:
+    """Finds the blocks of a model that can be removed, in its order.
+
+    In a KerasHub task or backbone these are its one stack of blocks. In a functional
+    model or `Sequential`, they are the layers of one class that hold other layers and
+    keep the shape of their input. Raises for other models.
+    """
+    backbone = model.backbone if is_task(model) else model
+    if is_backbone(backbone):
+        dense = (keras.layers.Dense, keras.layers.EinsumDense)
+        blocks = [
+            layer
+            for layer in backbone.layers
+            if sublayers(layer) and any(isinstance(part, dense) for part in walk(layer))
+        ]
+        one_stack = len({type(block) for block in blocks}) == 1
+        if one_stack and getattr(backbone, _DEPTH, None) == len(blocks):
+            return Blocks(backbone, blocks)
+    elif isinstance(model, (Functional, keras.Sequential)):
+        several = _skippable(model)
+        most = Counter(type(layer) for layer in several).most_common(1)
+        if most and most[0][1] > 1:
+            chosen = [layer for layer in several if type(layer) is most[0][0]]
+            return Blocks(model, chosen)
+    raise ArgumentError(
+        f"`targets['blocks']` does not support '{model.name}', a "
+        f"{type(backbone).__name__}: blocks are those of a KerasHub model with one "
+        "stack, or equal layers of a functional model that keep their input's shape. "
+        "Remove 'blocks' from `targets`."
+    )
+
+
+@contextlib.contextmanager
+def without(blocks: Sequence[keras.layers.Layer]) -> Iterator[None]:
+    """A scope in which blocks return their first input."""
+    with contextlib.ExitStack() as changes:
+        for block in blocks:
+            changes.enter_context(instead(block, "call", _passing(block.call)))
+        yield
+
+
+def _passing(call: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: first_argument(call, args, kwargs)
+
+
+def block_influence(
+    model: keras.Model,
+    blocks: Sequence[keras.layers.Layer],
+    samples: Samples,
+) -> np.ndarray:
+    r"""Measures how far each block turns its input, from 0 to 2.
+
+    $$\mathrm{BI}_l = 1 - \mathbb{E}\,\frac{x_l^\top x_{l+1}}
+    {\lVert x_l \rVert \lVert x_{l+1} \rVert}$$
+
+    Source: ShortGPT (arXiv 2403.03853).
+    """
+    found = captured(model, [layer_capture(b, _cosines) for b in blocks], samples)
+    return np.array([1 - float(total) / max(n, 1.0) for total, n in found])
+
+
+def _cosines(inputs: Tensor, outputs: Tensor, mask: Tensor | None) -> Sums:
+    before, after = ops.cast(inputs, "float32"), ops.cast(outputs, "float32")
+    sizes = ops.norm(before, axis=-1) * ops.norm(after, axis=-1)
+    cosines = ops.sum(before * after, axis=-1) / ops.maximum(sizes, 1e-20)
+    counts = ops.ones_like(cosines)
+    if mask is not None:
+        counts = ops.cast(ops.reshape(mask, ops.shape(cosines)), "float32")
+    return ops.sum(cosines * counts), ops.sum(counts)
+
+
+def take_out(model: keras.Model, kept: Sequence[int]) -> keras.Model:
+    """Returns a new model of the same class with only some (ascending) blocks.
+
+    Raises if it has other variables than what is left of the model, or if it computes
+    something else than the model does without the blocks.
+    """
+    blocks = find_blocks(model)
+    gone = [b for place, b in enumerate(blocks.layers) if place not in {*kept}]
+    config = {}
+    if is_backbone(blocks.model):
+        config = _config_of_blocks(blocks.model, len(blocks), kept)
+    copy = rebuilt(model, config, gone)
+    given_up = {id(variable) for block in gone for variable in block.variables}
+    stay = [v for v in model.variables if id(v) not in given_up]
+    for old, new in zip(stay, copy.variables, strict=True):
+        if (old.shape, old.name) != (new.shape, new.name):
+            raise ArgumentError(
+                f"'{model.name}' without blocks has other variables: {new.path} "
+                f"{new.shape} in place of {old.path} {old.shape}. Remove 'blocks' from "
+                "`targets`."
+            )
+        copy_training(old, new)
+        new.assign(old.value)
+    with without(gone):
+        check_same_function(model, copy)
+    return copy
+
+
+def _config_of_blocks(
+    backbone: keras.Model, depth: int, kept: Sequence[int]
+) -> dict[str, Any]:
+    """Returns the part of a backbone's config that describes some of its blocks."""
+    lists = _by_block(backbone, depth)
+    some = {name: [values[i] for i in kept] for name, values in lists.items()}
+    return {**some, _DEPTH: len(kept)}
+
+
+def _by_block(backbone: keras.Model, depth: int) -> dict[str, Any]:
+    """Returns the entries of a config that have a value for each block."""
+    config = backbone.get_config()
+    listed = {k: v for k, v in config.items() if isinstance(v, (list, tuple))}
+    return {name: values for name, values in listed.items() if len(values) == depth}
+
+
+def _kind(block: keras.layers.Layer) -> Any:
+    # Not by its config: KerasHub's Llama block (0.32) fails to give one.
+    return [(type(part), own_settings(part)) for part in walk(block)]
+
+
+def _skippable(model: keras.Model) -> list[keras.layers.Layer]:
+    """Returns layers that hold others, are called once, and keep the input's shape."""
+    calls = calls_in(model)
+    times = Counter(id(layer) for layer, _, _ in calls)
+    return [
+        layer
+        for layer, given, returned in calls
+        if times[id(layer)] == len(returned) == 1
+        and isinstance(layer, keras.layers.Layer)
+        and sublayers(layer)
+        and given[0].shape == returned[0].shape
+    ]
+
+
+def most_important(
+    importance: np.ndarray, kinds: Sequence[Any], places: Sequence[Any]
+) -> list[int]:
+    """Returns the blocks of the greatest total importance that fit the places.
+
+    A block fits a place of the same kind; the order of the blocks stays. Raises if an
+    importance is not finite.
+
+    Example:
+    >>> most_important(np.array([1.0, 3.0, 0.5, 2.0]), "abab", "ab")
+    [0, 1]
+    """
+    blocks, wanted = len(kinds), len(places)
+    if not np.isfinite(importance).all():
+        raise ArgumentError(
+            "The importance of some blocks is NaN or infinite. Check the calibration "
+            f"data and the weights. Received: {importance}."
+        )
+    # best[i, j]: of the first i blocks j stay, for the first j places.
+    best = np.full((blocks + 1, wanted + 1), -np.inf)
+    best[:, 0] = 0
+    for i in range(1, blocks + 1):
+        for j in range(1, min(i, wanted) + 1):
+            fits = kinds[i - 1] == places[j - 1]
+            taken = best[i - 1, j - 1] + importance[i - 1] if fits else -np.inf
+            best[i, j] = max(best[i - 1, j], taken)
+    if not np.isfinite(best[blocks, wanted]):
+        raise ArgumentError(
+            f"No {wanted} of the {blocks} blocks can stay: their kinds follow one "
+            "another in a pattern that a smaller model does not have. Give another "
+            "number."
+        )
+    kept, j = [], wanted
+    for i in range(blocks, 0, -1):
+        if j and best[i, j] > best[i - 1, j]:
+            kept.append(i - 1)
+            j -= 1
+    return kept[::-1]

@@ -1,0 +1,235 @@
+"""Makes a smaller model from a trained one, in one step and without training."""
+
+from typing import Any, TypeVar
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_idea import methods
+from keras_idea._finding.budget import Budget
+from keras_idea._finding.explain import why_nothing
+from keras_idea._finding.find import FFN, find_groups
+from keras_idea._finding.targets import check_targets, target_widths
+from keras_idea._groups.kinds import KINDS
+from keras_idea._keras.layers import walk
+from keras_idea._shapes.blocks import (
+    block_influence,
+    find_blocks,
+    most_important,
+    take_out,
+)
+from keras_idea._shapes.features import backbone_of, stream_importance, take_features
+from keras_idea._shapes.targets import (
+    BLOCKS,
+    FEATURES,
+    VOCABULARY,
+    Shape,
+    check_shape,
+    size_of,
+)
+from keras_idea._shapes.unit_importance import unit_importance
+from keras_idea._shapes.vocabulary import count_tokens, kept_tokens, take_tokens
+from keras_idea._step.row_ops import zero_rows
+from keras_idea._surgery.compact import compile_like, narrowed
+from keras_idea._surgery.proof import prove
+from keras_idea._surgery.refit import carry_out_and_refit, check_refit
+from keras_idea._surgery.width_in_code import check_width_in_code
+from keras_idea.errors import ArgumentError
+from keras_idea.functional.masks import top_k_mask
+from keras_idea.hub.rebuild import check_plain
+from keras_idea.methods.calibration import Samples
+from keras_idea.methods.method import Decision, Method
+
+Model = TypeVar("Model", bound=keras.Model)
+
+
+def shrink(
+    model: Model,
+    targets: Any = None,
+    data: Any = None,
+    method: str | Method = "activation",
+    refit: bool = False,
+    *,
+    target_parameters: int | None = None,
+    num_samples: int = 1024,
+    batch_size: int = 32,
+) -> Model:
+    """Makes a new, smaller model from a trained one, in one step and without training.
+
+    Use it when you have a trained model and want to choose its shape before you train
+    further. The least important parts are cut out of a copy, which is again a stock
+    model. Its loss is usually worse than the model's, so train it afterwards. To prune
+    during training, use `IdeaPruneCallback`.
+
+    For a large cut, remove blocks first: `{"blocks": 0.8}`.
+
+    Args:
+        model: keras.Model. A built Keras model, as for `compact`. It is not changed.
+            "blocks" can be removed from a KerasHub model, and from a functional model
+            or `Sequential` whose layers of one class hold other layers. "features" can
+            be removed from KerasHub's Mistral, Qwen3, Qwen3Moe, Gemma, Gemma 3 (for
+            text) and GptOss.
+        targets: dict. Maps an axis to what stays: a number (int >= 1) or a fraction
+            (float in (0, 1)). The axes: "neurons" of each FFN; "kv_groups", key/value
+            heads of each attention layer, with their query heads; "channels" of
+            convolutions; "blocks"; "features" of the residual stream (the hidden size);
+            "vocabulary", tokens of a KerasHub `CausalLM` with a tokenizer of byte-level
+            BPE or SentencePiece's BPE. With `target_parameters`, a list of kinds or
+            None, as in `IdeaPruneCallback`.
+        data: samples as for `keras_idea.methods.Activation`, tuple or None. The
+            importance is measured on them. A tuple is `(x, y)` or
+            `(x, y, sample_weight)` of arrays. None works for widths, with
+            `method="magnitude"`, "random" or one that has its own data. With a target
+            for "vocabulary" also texts: a str, or an iterable of str, of which the
+            model's preprocessor makes the samples. Defaults to None.
+        method: str or `keras_idea.methods.Method`. What ranks neurons and heads: a
+            method of `IdeaPruneCallback`, but not "learned_mask". "activation" measures
+            the size of activations on the data. "magnitude" measures the norm of the
+            weights. "sensitivity" measures |gradient x weight|, its mean over the
+            batches; needs a compiled model and targets in the data. Channels are ranked
+            by the kernels that read them, or by what these are called on. Defaults to
+            "activation".
+        refit: bool. Whether to fit what reads the units that stay (down kernels, output
+            projections of attention, convolutions) to the wide layer's outputs on the
+            data, by ridge least squares, layer after layer. It lowers the new model's
+            loss without training, after any `method`. Every fourth sample is held out
+            to choose the ridge of each layer. The other three quarters need at least as
+            many tokens, or places of images, as a kernel keeps rows. A method object
+            made with `refit=True` has the same effect. Defaults to False.
+        target_parameters: int >= 1 or None. A budget in place of numbers in `targets`:
+            the new model has at most so many parameters. Defaults to None.
+        num_samples: int >= 1. The most samples to use. Defaults to 1024.
+        batch_size: int >= 1. Samples per batch, if `data` are arrays. Defaults to 32.
+
+    Returns:
+        A new model of the same class. If the model is compiled, it is compiled too,
+        with a new optimizer of the same config.
+
+    Raises:
+        ValueError: If the targets cannot be met, if the model does not have an axis or
+            it cannot be cut exactly, or if data are missing.
+        ImportError: If the package that writes a smaller SentencePiece model is
+            missing.
+
+    Example:
+    >>> small = ki.shrink(model, {"neurons": 0.5}, method="magnitude")
+    >>> [ffn.width for ffn in ki.find_ffns(small)]
+    [4, 4]
+
+    Notes:
+        "vocabulary" keeps the tokens that the data use most, with all bytes and special
+        tokens, and whatever a kept token is merged from. The new ids are 0, 1, 2, ...
+        in the order of the old ones. Every text has tokens, and decodes to itself. A
+        text that had only kept tokens has the same ones, with their new ids; their
+        logits are the old ones, except that a backend may sum in another order. The
+        task has a new preprocessor; the given model keeps its own.
+
+    Source: Minitron (arXiv 2407.14679), ShortGPT (arXiv 2403.03853); for `refit` GRAIL
+    (arXiv 2602.23795).
+    """
+    budget = Budget(target_parameters)
+    shape: Any = check_targets(None, targets, 1, budget) if budget else None
+    shape = shape or check_shape(targets)
+    check_plain(model)
+    tokens, rest = None, {axis: shape[axis] for axis in shape if axis != VOCABULARY}
+    if VOCABULARY in shape:
+        counts, data = count_tokens(model, data, num_samples if rest else 0)
+        tokens = kept_tokens(model, shape[VOCABULARY], counts)
+    samples = None if data is None else Samples(data, num_samples, batch_size)
+    ranks_by = methods.get(method)
+    refit_data = ranks_by.refit_data
+    if refit and refit_data is None:
+        refit_data = samples
+        if samples is None:
+            raise ArgumentError("refit=True needs `data`. Received: data=None.")
+    kinds = [kind for kind in KINDS if kind in rest]
+    if refit_data is not None and not kinds:
+        raise ArgumentError(
+            f"refit=True fits what reads {', '.join(map(repr, KINDS))}. Received: "
+            f"targets={shape!r}. Add one of them, or remove `refit`."
+        )
+    if data is None and set(rest) - set(KINDS):
+        raise ArgumentError(
+            "shrink() needs `data` to rank blocks and features: samples of the model's "
+            f"inputs. Received: targets={shape!r}, data=None."
+        )
+    if FEATURES in rest:
+        backbone_of(model)
+    copy = narrowed(model, "shrink()")
+    if getattr(model, "compiled", False):
+        compile_like(copy, model)
+    copy = _cut(copy, rest, budget, samples, ranks_by, refit_data)
+    if tokens is not None:  # last, because the data have the old ids
+        copy = take_tokens(copy, tokens)
+    if getattr(model, "compiled", False):
+        compile_like(copy, model)
+    return copy
+
+
+def _cut(
+    model: keras.Model,
+    shape: Shape,
+    budget: Budget,
+    samples: Samples | None,
+    method: Method,
+    refit_data: Samples | None,
+) -> keras.Model:
+    """Measures a model and returns it without its least important parts.
+
+    `refit_data` are those of a `Method`; None fits nothing.
+    """
+    groups = _groups_of(model, [kind for kind in KINDS if kind in shape])
+    if budget:
+        sizes = [n for _, n in target_widths({**shape}, budget, model, groups, 1)]
+    else:
+        sizes = [size_of(g.kind, shape[g.kind], g.hidden_dim, g.name) for g in groups]
+    check_width_in_code(model, groups)
+    prove(model, groups)
+    scores = unit_importance(model, groups, method, samples) if groups else []
+    features = np.zeros(0)
+    if FEATURES in shape and samples is not None:
+        features = stream_importance(model, samples)
+    stay = [True] * len(groups)
+    if BLOCKS in shape and samples is not None:
+        blocks = find_blocks(model)
+        count = size_of(BLOCKS, shape[BLOCKS], len(blocks), model.name)
+        influence = block_influence(model, blocks.layers, samples)
+        kept = most_important(influence, *blocks.patterns(count))
+        gone = [b for place, b in enumerate(blocks.layers) if place not in kept]
+        parts = {id(part) for block in gone for part in walk(block)}
+        stay = [id(group.layer) not in parts for group in groups]
+        model = take_out(model, kept)
+    if FEATURES in shape:
+        count = size_of(FEATURES, shape[FEATURES], len(features), model.name)
+        order = np.argsort(-features, kind="stable")
+        model = take_features(model, np.sort(order[:count]))
+    if not groups:
+        return model
+    groups = _groups_of(model, list(dict.fromkeys(g.kind for g in groups)))
+    masks = [
+        ops.cast(top_k_mask(score, size), "float32")
+        for score, size, stays in zip(scores, sizes, stay, strict=True)
+        if stays
+    ]
+    if refit_data is None:
+        for group, mask in zip(groups, masks, strict=True):
+            zero_rows(group.cuts(), mask)
+    else:
+        check_refit(groups)
+        decisions = [Decision(ops.convert_to_numpy(mask)) for mask in masks]
+        pairs = list(zip(groups, decisions, strict=True))
+        carry_out_and_refit(model, pairs, refit_data)
+    return narrowed(model, "shrink()")
+
+
+def _groups_of(model: keras.Model, kinds: list[str]) -> list[FFN]:
+    """Returns the groups of some kinds; raises if the model has none of a kind."""
+    groups = find_groups(model, kinds) if kinds else []
+    for kind in kinds:
+        if all(group.kind != kind for group in groups):
+            raise ArgumentError(
+                f"Model '{model.name}' has no {kind!r} that can be cut. "
+                f"{why_nothing(model, kind)} Or remove it from `targets`."
+            )
+    return groups

@@ -1,0 +1,138 @@
+"""The gradients that one step of an optimizer is made with, and what they tell."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import keras
+from keras import ops
+
+from keras_idea._finding.find import FFN
+from keras_idea._groups.cut import Cut
+from keras_idea._groups.kinds import KINDS
+from keras_idea._keras.optimizer_variables import (
+    accumulated_gradient,
+    apply_count,
+    variable_key,
+)
+from keras_idea._step.replicas import sums_over_replicas
+from keras_idea._step.row_ops import mean_sensitivity
+from keras_idea._typing import Tensor
+from keras_idea.functional.importance import sensitivity
+
+
+class StepGradients:
+    """The gradients of FFNs that one step of an optimizer is made with.
+
+    `is_step_end` is True, or under accumulation a bool tensor: whether this call of
+    `apply` ends a step.
+    """
+
+    def __init__(
+        self,
+        optimizer: keras.Optimizer,
+        grads: Iterable[Tensor | None],
+        variables: Iterable[keras.Variable],
+        ffns: Iterable[FFN],
+    ) -> None:
+        self._optimizer, self.is_step_end = optimizer, True
+        self._count = optimizer.gradient_accumulation_steps
+        if self._count:
+            self.is_step_end = (apply_count(optimizer).value + 1) % self._count == 0
+        # Lists that do not match are the optimizer's to refuse.
+        pairs = zip(variables, grads, strict=False)
+        self._given = given = {variable_key(optimizer, v): g for v, g in pairs}
+        keys = [variable_key(optimizer, k) for ffn in ffns for k in ffn.kernels]
+        keys = [key for key in keys if given.get(key) is not None]
+        sums = sums_over_replicas([given[key] for key in keys])
+        self._by_key = dict(zip(keys, sums, strict=True))
+
+    @property
+    def first_ready_gradient(self) -> list[Tensor]:
+        """The last FFN's gradient, which is ready first; an empty list if none."""
+        return list(self._by_key.values())[-1:]
+
+    @property
+    def completed_steps(self) -> Tensor:
+        """The steps that this call ends, an int or an int tensor."""
+        return 1 if self.is_step_end is True else ops.cast(self.is_step_end, "int32")
+
+    def of(self, variable: keras.Variable) -> Tensor:
+        """The gradient of a variable; zeros where the loss does not depend on it."""
+        gradient = self._of_call(variable)
+        if gradient is None:
+            return ops.zeros_like(variable.value)
+        if self._count:
+            so_far = accumulated_gradient(self._optimizer, variable).value
+            gradient = (gradient + so_far) / self._count
+        return gradient
+
+    def _of_call(self, variable: keras.Variable) -> Tensor | None:
+        """The gradient that this call of `apply` was given, unscaled; None: none."""
+        optimizer = self._optimizer
+        key = variable_key(optimizer, variable)
+        gradient = self._by_key.get(key)
+        if gradient is None and self._given.get(key) is not None:  # no kernel
+            [gradient] = sums_over_replicas([self._given[key]])
+        if gradient is not None and optimizer.loss_scale_factor is not None:
+            gradient = gradient / optimizer.loss_scale_factor
+        return gradient
+
+    def by_units(self, cuts: Sequence[Cut], weights: Mapping[int, Tensor]) -> Tensor:
+        """The sum of gradient * weight over each unit's entries: `(F,)` or `(E, F)`.
+
+        This is the gradient of the loss by a factor of each unit. Of an accumulated
+        step it is the part that this call adds. `weights` holds the weights by the
+        `id` of their variable.
+        """
+        total: Tensor = 0.0
+        for cut in cuts:
+            gradient = self._of_call(cut.variable)
+            if gradient is not None:
+                part = _summed(cut, weights[id(cut.variable)], gradient)
+                total = total + part / (self._count or 1)
+        return total
+
+    def _of_readers(self, ffn: FFN) -> Tensor:
+        """How much the loss changes, to first order, without each unit: `(F,)`.
+
+        `|sum of gradient * weight|` over all that reads it. Without the absolute value
+        of each product: what moves a channel in one place of a kernel may move it back
+        in another.
+        """
+        cuts = ffn.scored_cuts()
+        parts = [_summed(c, c.variable.value, self.of(c.variable)) for c in cuts]
+        return ops.abs(sum(parts, start=0.0))
+
+    def sensitivities(self, ffn: FFN) -> Tensor:
+        """The newest sensitivities of an FFN, shaped as its scores.
+
+        NaN where nothing was measured: for an expert that no token came to. Of channels
+        one number each, see `_of_readers`.
+        """
+        if KINDS[ffn.kind].by_readers:
+            return self._of_readers(ffn)
+        state, rows = ffn.state, []
+        for place, cut in enumerate(ffn.kernel_cuts()):
+            given = cut.variable.value, self.of(cut.variable)
+            if state.scoring.row_reduce == "mean":
+                mean = mean_sensitivity(*given, cut.weights_axes)
+                if state.row_lengths:
+                    # Weights that were cut out of a row were zeros in its mean.
+                    if cut.weights != state.row_lengths[place]:
+                        mean = mean * (cut.weights / state.row_lengths[place])
+                rows += cut.split(mean)
+                continue
+            values = cut.rows(sensitivity(*given))
+            missing = state._scores.shape[-1] - values.shape[-1]
+            rows.append(ops.pad(values, ((0, 0), (0, missing))) if missing else values)
+        sensitivities = ops.stack(rows)
+        if ffn.state.experts is None:
+            return sensitivities
+        asked = ops.any(sensitivities != 0, axis=(0, -1), keepdims=True)
+        return ops.where(asked, sensitivities, float("nan"))
+
+
+def _summed(cut: Cut, weights: Tensor, gradient: Tensor) -> Tensor:
+    """The sum of gradient * weight over each unit's entries in one kernel."""
+    product = ops.cast(weights, "float32") * ops.cast(gradient, "float32")
+    [mean] = cut.split(ops.sum(product, axis=cut.weights_axes))
+    return mean * cut.size  # which is the mean over a unit's entries

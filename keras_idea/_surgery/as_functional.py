@@ -1,0 +1,281 @@
+"""A functional model of Keras's own layers that computes what another model does.
+
+A KerasHub backbone, or a block with a `call` of its own, is saved by the numbers that
+its constructor takes, and few take one for each convolution. A functional model is
+saved layer by layer, so it can be narrowed anywhere.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_idea._groups.find_channels import OPEN_SIZE, looked_into
+from keras_idea._keras.callbacks import warn_user
+from keras_idea._keras.layers import (
+    copy_flags,
+    is_rematerialized,
+    parts_not_rematerialized,
+    rematerialize,
+    walk,
+)
+from keras_idea._keras.symbolic import (
+    Call,
+    Recording,
+    example_arrays,
+    open_sizes,
+    record,
+    tensors_in,
+)
+from keras_idea._keras.variables import copy_training
+from keras_idea._surgery.copying import carry_settings, of_config
+from keras_idea._surgery.own_config import first_difference
+from keras_idea._validation import what_was_raised
+from keras_idea.errors import ArgumentError
+
+# As many as nothing was recorded with.
+_SAMPLES = 3
+_CURE = "Build it as a functional model of Keras's layers yourself."
+
+
+def as_functional(model: keras.Model) -> keras.Model:
+    """Copies a model as one functional model of the layers that it calls.
+
+    Models and blocks in it are taken apart: what they call is called in one graph. So
+    what is pruned in the copy can be saved and loaded, whatever the configs of these
+    models and blocks hold. Use it for KerasHub's image models, whose presets cannot
+    hold the channels of each convolution. A block that uses weights of its own, adds a
+    loss, or uses random numbers stays one layer.
+
+    The copy shares no variable with the model. It is not compiled, and has no
+    preprocessor: call `task.preprocessor` on the data yourself.
+
+    Args:
+        model: keras.Model. Built, and of one or more tensors as inputs: functional,
+            `Sequential`, a KerasHub backbone or task, or of your own.
+
+    Returns:
+        keras.Model: functional, with the same inputs, outputs and values.
+
+    Raises:
+        ValueError: If the model cannot be followed on symbolic tensors, computes with
+            an open size of its input, or if the copy gives other outputs.
+
+    Example:
+    >>> inner = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4)])
+    >>> outer = keras.Sequential([inner, keras.layers.Dense(2)])
+    >>> [type(layer).__name__ for layer in as_functional(outer).layers]
+    ['InputLayer', 'Dense', 'Dense']
+    """
+    if not isinstance(model, keras.Model) or not model.built:
+        raise ArgumentError(
+            "`model` must be a built Keras model. Received: "
+            f"{type(model).__name__}. Call it once on a batch."
+        )
+    calls = _calls(model)
+    copies = _Copies()
+    inputs = keras.tree.map_structure(_input_like, _inputs_of(model, calls))
+    made = dict(
+        zip(
+            map(id, calls.inputs),
+            keras.tree.flatten(inputs),
+            strict=True,
+        )
+    )
+    for call in calls.calls:
+        _again(call, copies, made)
+    outputs = [made[id(tensor)] for tensor in calls.outputs]
+    if isinstance(getattr(model, "output", None), dict):
+        outputs = keras.tree.pack_sequence_as(model.output, outputs)
+    elif len(outputs) == 1:
+        outputs = outputs[0]
+    copy = keras.Model(inputs, outputs, name=model.name)
+    copy_flags(model, copy)
+    copies.assign()
+    _check_same(model, copy)
+    return copy
+
+
+class _Copies:
+    """A layer for each layer of the model: of its config, under its path as name."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, tuple[keras.layers.Layer, keras.layers.Layer]] = {}
+        self._names: set[str] = set()
+
+    def of(self, layer: keras.layers.Layer) -> keras.layers.Layer:
+        """The copy of a layer; the same at each of its calls."""
+        if id(layer) not in self._of:
+            copy = of_config(layer, self._name(layer))
+            self._of[id(layer)] = layer, copy
+        return self._of[id(layer)][1]
+
+    def _name(self, layer: keras.layers.Layer) -> str:
+        name = layer.name
+        if name in self._names:
+            name = (layer.path or name).replace("/", "_")
+        first, number = name, 0
+        while name in self._names:
+            number += 1
+            name = f"{first}_{number}"
+        self._names.add(name)
+        return name
+
+    def assign(self) -> None:
+        """Gives the copies the values that the model has, and all that was set."""
+        for layer, copy in self._of.values():
+            pairs = list(zip(walk(layer), walk(copy), strict=True))
+            carry_settings(pairs, pairs)
+            olds, news = layer.variables, copy.variables
+            if len(olds) != len(news):  # a Dropout whose rate is zero now has no seed
+                olds, news = layer.weights, copy.weights
+            for old, new in zip(olds, news, strict=True):
+                copy_training(old, new)
+                new.assign(keras.ops.copy(old.value))  # jax donates a step's arrays
+            if is_rematerialized(layer) and not is_rematerialized(copy):
+                rematerialize(copy)  # its scope has the layer's name, not the copy's
+
+
+def _calls(model: keras.Model) -> Recording:
+    """What a model calls, with blocks whole that use weights of their own."""
+    whole: set[int] = set()
+
+    def apart(layer: keras.layers.Layer) -> bool:
+        return looked_into(layer) and id(layer) not in whole
+
+    while True:
+        with open_sizes(OPEN_SIZE):
+            found = record(model, apart)
+        more = {id(layer) for layer in _to_leave_whole(model, found)} - whole
+        if not more:
+            break
+        whole.update(more)
+    if found.holders or id(model) in whole or not found.calls:
+        why = found.opaque.get(model)
+        raise ArgumentError(
+            f"Model '{model.name}' cannot be made functional: it cannot be followed on "
+            f"symbolic tensors{f' ({why})' if why else ''}. {_CURE}"
+        )
+    with open_sizes(2 * OPEN_SIZE):
+        larger = record(model, apart)
+    operation = first_difference(found.calls, larger.calls)
+    if operation is not None or len(found.calls) != len(larger.calls):
+        raise ArgumentError(
+            f"Model '{model.name}' cannot be made functional: it computes with a size "
+            f"that its input leaves open{f' (in {operation})' if operation else ''}. "
+            "Give its input a fixed shape."
+        )
+    for layer in found.called:
+        if layer is not model and parts_not_rematerialized(layer):
+            warn_user(
+                f"The copy of '{model.name}' calls the layers in '{layer.name}' one by "
+                "one, so its RematScope is lost. Make these layers in a RematScope too."
+            )
+    return found
+
+
+def _to_leave_whole(
+    model: keras.Model, recording: Recording
+) -> Iterator[keras.layers.Layer]:
+    """The innermost layers that were looked into and are more than their calls."""
+    yield from recording.opaque
+    for layer in recording.called:
+        regularized = layer is not model and layer.activity_regularizer is not None
+        if regularized or layer in recording.losing:
+            yield layer
+    own = {
+        id(variable)
+        for call in recording.calls
+        if not isinstance(call.operation, keras.layers.Layer)
+        for variable in [*call.arguments, *vars(call.operation).values()]
+        if isinstance(variable, keras.Variable)
+    }
+    own |= {id(variable) for variable in recording.read}
+    for layer in recording.called:
+        kept = {
+            id(v) for part in walk(layer) if part is not layer for v in part.variables
+        }
+        if any(id(v) in own and id(v) not in kept for v in layer.variables):
+            yield layer
+
+
+def _inputs_of(model: keras.Model, recording: Recording) -> Any:
+    """The tensors of the model's inputs, in its structure."""
+    given = getattr(model, "input", None)
+    if given is not None:
+        return given
+    shapes = [(None, *tensor.shape[1:]) for tensor in recording.inputs]
+    made = [
+        keras.KerasTensor(shape, tensor.dtype)
+        for shape, tensor in zip(shapes, recording.inputs, strict=True)
+    ]
+    return made[0] if len(made) == 1 else made
+
+
+def _input_like(tensor: keras.KerasTensor) -> keras.KerasTensor:
+    return keras.Input(tensor.shape[1:], dtype=tensor.dtype)
+
+
+def _again(call: Call, copies: _Copies, made: dict[int, keras.KerasTensor]) -> None:
+    """Calls a copy of what was called, on what was made in place of its inputs."""
+    (args, named), masks = keras.tree.map_structure(
+        lambda leaf: made.get(id(leaf), leaf),
+        (call.given, call.masks),
+        none_is_leaf=True,
+    )
+    operation = call.operation
+    if type(operation) is keras.layers.Identity:
+        made[id(call.outputs[0])] = args[0]
+        return
+    if isinstance(operation, keras.layers.Layer):
+        operation = copies.of(operation)
+        named |= masks
+        if named.get("training") is None:
+            named.pop("training", None)
+    try:
+        outputs = tensors_in(operation(*args, **named))
+    except Exception as error:  # on torch, of a layer that returns None
+        raise ArgumentError(
+            f"The copy of '{operation.name}' cannot be called on symbolic tensors "
+            f"({what_was_raised(error)}). {_CURE}"
+        ) from error
+    made.update(zip(map(id, call.outputs), outputs, strict=True))
+
+
+def _check_same(model: keras.Model, copy: keras.Model) -> None:
+    """Refuses a copy that gives other outputs, or losses, than the model does.
+
+    Of another number of samples than it was recorded with.
+    """
+    with open_sizes(OPEN_SIZE):
+        example = example_arrays(model)
+    if example is None:
+        return
+    example = keras.tree.map_structure(
+        lambda array: np.resize(array, (_SAMPLES, *array.shape[1:])), example
+    )
+    why = "the copy gives other outputs or losses"
+    try:
+        theirs, ours = _outputs(copy, example), _outputs(model, example)
+        same = len(theirs) == len(ours) and all(map(_close, ours, theirs))
+    except Exception as error:
+        same = False
+        why = f"it cannot be called on {_SAMPLES} samples ({what_was_raised(error)})"
+    if not same:
+        raise ArgumentError(
+            f"Model '{model.name}' cannot be made functional: {why}, so the "
+            "code of a block computes with something that only its own call knows. "
+            f"{_CURE}"
+        )
+
+
+def _outputs(model: keras.Model, example: Any) -> list[np.ndarray]:
+    outputs = keras.tree.flatten(model(example, training=False))
+    outputs.append(keras.ops.convert_to_tensor(sum(model.losses)))  # in any order
+    return [keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in outputs]
+
+
+def _close(one: np.ndarray, other: np.ndarray) -> bool:
+    size = np.abs(one[np.isfinite(one)]).max(initial=0.0)
+    return one.shape == other.shape and np.allclose(one, other, 0, 1e-4 * size, True)

@@ -1,0 +1,295 @@
+"""A copy of a model, which Keras makes of its configs, with all that was set since.
+
+Keras clones functional and `Sequential` models around copies of their layers, and makes
+any other layer of its config, as it does when it loads a file. What no config holds (a
+frozen layer, a Dropout whose rate was changed) is carried over.
+"""
+
+import inspect
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias
+
+import keras
+import numpy as np
+
+from keras_idea._finding.find import find_groups
+from keras_idea._groups.state import NeuronState, scope_at
+from keras_idea._keras.layers import (
+    copy_flags,
+    first_argument,
+    has_default_config,
+    is_built,
+    own_settings,
+    own_weights,
+    replace_class,
+    retrack_parameters,
+    sublayers,
+    walk,
+)
+from keras_idea._keras.models import Functional, made_of_tensors, trusted_configs
+from keras_idea._keras.variables import copy_training, without_values
+from keras_idea._layers import Prunable
+from keras_idea._surgery.narrow_in_place import narrow_whole
+from keras_idea._surgery.own_config import warn_of_stuck
+from keras_idea._validation import what_was_raised
+from keras_idea.errors import ArgumentError
+from keras_idea.hub.families import is_backbone, is_preprocessor, is_task
+from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
+
+#: Variables of a model, each with the one that has its place in a copy.
+Copies: TypeAlias = list[tuple[keras.Variable, keras.Variable]]
+
+
+def copied(model: keras.layers.Layer) -> tuple[keras.layers.Layer, Copies]:
+    """Copies a built model or layer with its values; also pairs the variables.
+
+    The copy is not compiled. Its prunable FFNs are plain ones, as wide as before.
+    """
+    copy = _Maker().of(model)
+    if not is_built(copy):
+        # A model without `build` is called, and by itself that opens no scope.
+        called = type(model).build is keras.Model.build
+        path = model.path or model.name
+        with scope_at(path if called else path.rpartition("/")[0]):
+            copy.build_from_config(model.get_build_config() or {})
+        copy.built = True  # as Keras's own loading does
+    pairs = list(_pairs(model, copy))
+    for _, new in pairs:
+        if isinstance(new, Prunable):
+            replace_class(new, new.plain_class, "state")
+    if any(_shapes(old) != _shapes(new) for old, new in pairs):
+        _narrow_like(model, copy)
+    carry_settings(pairs, pairs)
+    copies = [each for old, new in pairs for each in _variables_of(model, old, new)]
+    for old, new in copies:
+        copy_training(old, new)
+        new.assign(keras.ops.copy(old.value))  # jax donates the arrays of a train step
+    for old, new in pairs:
+        if new is not old and hasattr(new, "finalize_state"):  # Normalization
+            new.finalize_state()
+    retrack_parameters(walk(copy))
+    return copy, copies
+
+
+def _narrow_like(model: Any, copy: Any) -> None:
+    """Makes a copy as narrow as a model whose config could not follow."""
+    groups = find_groups(model), find_groups(copy)
+    if len(groups[0]) == len(groups[1]):
+        cut = [
+            (twin, np.broadcast_to(np.arange(ffn.hidden_dim), ffn.units_shape))
+            for ffn, twin in zip(*groups, strict=True)
+            if ffn.hidden_dim < twin.hidden_dim
+        ]
+        warn_of_stuck(narrow_whole(copy, cut))
+
+
+def rebuilt(
+    model: keras.Model, overrides: Mapping[str, Any], gone: Sequence[Any] = ()
+) -> keras.Model:
+    """A model of another config or without some layers, whose values mean nothing.
+
+    `overrides` are of the config of a KerasHub task's backbone, or of a backbone. What
+    was set on the layers is as it was. Layers that are `gone` return what they are
+    given; those of KerasHub's models the config must leave out.
+    """
+    if not is_task(model) and not is_backbone(model):
+        copy = _Maker(gone).of(model)
+        pairs = plain = list(_pairs(model, copy, gone))
+    else:
+        with without_values():
+            # An optimizer would have values.
+            plain = list(_pairs(model, _of_hub(model, {}, compile=False)))
+        copy = _of_hub(model, overrides)
+        pairs = list(_pairs(model, copy, gone))
+    carry_settings(pairs, plain)
+    return copy
+
+
+def carry_settings(
+    pairs: Sequence[tuple[Any, Any]], as_made: Sequence[tuple[Any, Any]]
+) -> None:
+    """Sets on copies what was set on their layers after they were made.
+
+    `as_made` are pairs of the layers and those that their configs make.
+    """
+    made = {id(old): own_settings(new) for old, new in as_made}
+    for old, new in pairs:
+        copy_flags(old, new)
+        before = made[id(old)]
+        vars(new).update(
+            (name, value)
+            for name, value in own_settings(old).items()
+            if name in before and before[name] != value
+        )
+
+
+def _of_hub(model: Any, overrides: Mapping[str, Any], **arguments: Any) -> Any:
+    if not is_task(model):
+        return rebuild_backbone(model, overrides)
+    return rebuild_task(model, rebuild_backbone(model.backbone, overrides), **arguments)
+
+
+class _Maker:
+    """Makes layers like those of a model, each once, so that what is shared stays so.
+
+    They have no values yet, and may not be built. Layers that are `gone` return what
+    they are given.
+    """
+
+    def __init__(self, gone: Sequence[Any] = ()) -> None:
+        self._gone = set(map(id, gone))
+        self._made: dict[int, Any] = {}
+
+    def of(self, layer: Any) -> Any:
+        """The copy of a layer, or of an operation in a functional graph."""
+        if id(layer) in self._gone or not isinstance(layer, keras.layers.Layer):
+            return layer  # an operation has no state
+        if hasattr(layer, "adapt") and not layer.weights:
+            return layer  # a table of words, which no config holds
+        if id(layer) not in self._made:
+            self._made[id(layer)] = self._new(layer)
+        return self._made[id(layer)]
+
+    def _new(self, layer: Any) -> Any:
+        if is_backbone(layer) or is_task(layer):
+            made = (
+                rebuild_task(layer, self.of(layer.backbone))
+                if is_task(layer)
+                else rebuild_backbone(layer)
+            )
+            # A graph around it may use its layers too, as embeddings are.
+            self._made.update((id(old), new) for old, new in _pairs(layer, made))
+            return made
+        cls = type(layer)
+        if cls.__init__ is keras.Sequential.__init__:
+            held = [part for part in sublayers(layer) if id(part) not in self._gone]
+            return cls(list(map(self.of, held)), name=layer.name)
+        if isinstance(layer, Functional) and made_of_tensors(cls):
+            # Not `layer` itself, whose losses Keras would look for in a config.
+            view = keras.Model(layer.input, layer.output, name=layer.name)
+            clone = keras.models.clone_model(
+                view, clone_function=self.of, call_function=self._call
+            )
+            if cls is Functional:
+                return clone
+            return cls(clone.input, clone.output, name=layer.name)
+        made = of_config(layer)
+        for old, new in zip(walk(layer), walk(made), strict=False):
+            if _plain_class(old) is not _plain_class(new):
+                break  # one of them is made when the layer is built
+            new.name = old.name
+        if isinstance(layer, Prunable) and layer.built:
+            with scope_at(layer.path.rpartition("/")[0]):
+                made.build_from_config(layer.get_build_config())
+        return made
+
+    def _call(self, layer: Any, *args: Any, **kwargs: Any) -> Any:
+        if id(layer) in self._gone:
+            return first_argument(layer.call, args, kwargs)
+        return layer(*args, **kwargs)
+
+
+def of_config(layer: Any, name: str | None = None) -> Any:
+    """A layer of the same class and config, not built; refuses one without a config."""
+    if isinstance(layer, keras.Model) and has_default_config(layer):
+        # Keras would take the defaults of its constructor.
+        _refuse(layer, "its class has no `get_config`")
+    classes = {type(part).__name__: type(part) for part in walk(layer)}
+    raised = []
+    with keras.saving.custom_object_scope(classes), trusted_configs():
+        for make in (_loaded, _with_functions, _constructed):
+            try:
+                return make(layer, layer.get_config() | {"name": name or layer.name})
+            except Exception as error:
+                raised.append(error)
+    why = what_was_raised(raised[0])
+    _refuse(layer, f"its config makes no layer ({why})", raised[0])
+
+
+def _loaded(layer: Any, config: dict[str, Any]) -> Any:
+    return type(layer).from_config(config)
+
+
+def _with_functions(layer: Any, config: dict[str, Any]) -> Any:
+    """A layer of the functions themselves, which no name in a config finds."""
+    return type(layer).from_config(config | _functions(layer, config))
+
+
+def _constructed(layer: Any, config: dict[str, Any]) -> Any:
+    """A layer whose constructor does not take what every layer's config holds."""
+    taken = inspect.signature(type(layer).__init__).parameters
+    given = (config | _functions(layer, config)).items()
+    made = type(layer)(**{name: value for name, value in given if name in taken})
+    made.name = config["name"]
+    return made
+
+
+def _functions(layer: Any, config: dict[str, Any]) -> dict[str, Any]:
+    held = {name: getattr(layer, name, None) for name in config}
+    kinds = (keras.layers.Layer, keras.Variable, type)
+    return {
+        name: value
+        for name, value in held.items()
+        if callable(value) and not isinstance(value, kinds)
+    }
+
+
+def _pairs(
+    model: Any, copy: Any, gone: Sequence[Any] = ()
+) -> Iterator[tuple[Any, Any]]:
+    """The layers of a model and of its copy; refuses a copy of others."""
+    layers = itertools.zip_longest(_computing(model, gone), _computing(copy, ()))
+    for old, new in layers:
+        if _plain_class(old) is not _plain_class(new):
+            other = old if old is not None else new
+            _refuse(
+                model,
+                f"a model of its config differs in layer '{other.name}' "
+                f"({type(other).__name__})",
+            )
+        yield old, new
+
+
+def _plain_class(layer: Any) -> type:
+    """Of a prunable FFN the plain class, which a constructor may make prunable."""
+    return layer.plain_class if isinstance(layer, Prunable) else type(layer)
+
+
+def _computing(model: Any, gone: Sequence[Any]) -> Iterator[Any]:
+    """The layers of a model, without preprocessors, inputs and states of pruning."""
+    kinds = (NeuronState, keras.layers.InputLayer)
+    others = [
+        layer
+        for layer in walk(model)
+        if isinstance(layer, kinds) or is_preprocessor(layer)
+    ]
+    return walk(model, [*gone, *others, getattr(model, "preprocessor", None)])
+
+
+def _variables_of(
+    model: Any, old: Any, new: Any
+) -> Iterator[tuple[keras.Variable, keras.Variable]]:
+    """The variables that a layer holds itself, each with that of its copy."""
+    (weights, seeds), (others, drawn) = own_weights(old), own_weights(new)
+    if _shapes(old) != _shapes(new):
+        _refuse(
+            model,
+            f"a model of its config has variables of the shapes {_shapes(new)} in "
+            f"layer '{old.name}', not {_shapes(old)}",
+        )
+    yield from zip(weights, others, strict=True)
+    if len(seeds) == len(drawn):  # a Dropout whose rate is now 0 has none
+        yield from zip(seeds, drawn, strict=True)
+
+
+def _shapes(layer: Any) -> list[tuple[int, ...]]:
+    return [tuple(variable.shape) for variable in own_weights(layer)[0]]
+
+
+def _refuse(layer: Any, why: str, cause: Exception | None = None) -> NoReturn:
+    raise ArgumentError(
+        f"{type(layer).__name__} '{layer.name}' cannot be copied: {why}. Give its "
+        "class a `get_config` with all arguments of its constructor, or call "
+        "`keras_idea.compact(model, in_place=True)`, which copies nothing."
+    ) from cause

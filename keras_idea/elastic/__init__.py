@@ -1,6 +1,0 @@
-"""Several widths of one model: trained together, each sliced out when it is wanted."""
-
-from keras_idea.elastic.callback import ElasticCallback
-from keras_idea.elastic.sliced import sliced
-
-__all__ = ["ElasticCallback", "sliced"]
