@@ -1,9 +1,11 @@
 """`keras-idea evaluate`: loads a saved model and measures its perplexity on a text."""
 
+import contextlib
 import dataclasses
 import functools
 import os
 import pathlib
+import sys
 from typing import Any
 
 import keras
@@ -61,7 +63,8 @@ def judge_text(
     if len(ids) < 2:
         raise ArgumentError(f"{str(source)!r} has no 2 tokens. Give more text.")
     sizes, start = judged.vocabulary.token_bytes, judged.window_start
-    return perplexity(judged.scorer, ids, sizes, stride, start, verbose=True)
+    with contextlib.redirect_stdout(sys.stderr):  # the progress bar
+        return perplexity(judged.scorer, ids, sizes, stride, start, verbose=True)
 
 
 def whole_text(source: str | os.PathLike) -> str:

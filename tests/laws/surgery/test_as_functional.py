@@ -179,7 +179,7 @@ REFUSED = {
     ),
     "no config": (
         lambda: of((5, 5, 2), Strange(lambda x: x + 1), layers.Conv2D(2, 1)),
-        "Strange 'strange' has no config",
+        "Strange 'strange' cannot be copied",
     ),
     "a loss": (penalized, "outputs or losses|copy of 'penalized'"),
 }

@@ -89,7 +89,7 @@ DAMAGED = {
 def test_damaged_weights_are_refused(damage, tmp_path):
     release(tmp_path, ALL["llama"])
     DAMAGED[damage](tmp_path / WEIGHTS)
-    with pytest.raises(ki.errors.LoadRefused, match="cannot be loaded"):
+    with pytest.raises(ki.errors.LoadRefused):
         ki.hub.load(tmp_path)
 
 
