@@ -17,6 +17,9 @@ PARTS = test-tensorflow test-jax test-torch test-torch-product
 # backends to `make test`.
 CHECKED ?= tests/pure tests/laws benchmarks/tests/pure --ignore=tests/laws/hub
 
+# They lie before the released ones: the laws run against them in `make newest`.
+NIGHTLY ?= keras-nightly keras-hub-nightly
+
 # Its source package, in which llama.cpp's converter lies too.
 LLAMA ?= llama-cpp-python==0.3.36
 # GGML_NATIVE=OFF: some sandboxes advertise AMX, but kill the process that uses it.
@@ -109,6 +112,11 @@ newest:
 	done
 	@for backend in $(BACKENDS); do \
 		KERAS_BACKEND=$$backend .venv-newest/bin/python -m pytest --daily || exit 1; \
+	done
+	.venv-newest/bin/$(PIP) --no-deps --pre --target build/nightly $(NIGHTLY)
+	@for backend in $(BACKENDS); do \
+		KERAS_BACKEND=$$backend PYTHONPATH=build/nightly .venv-newest/bin/python \
+			-m pytest --daily tests/laws || exit 1; \
 	done
 
 # What of Keras is missing in the oldest version of pyproject.toml's range? The laws on
