@@ -26,6 +26,7 @@ def by_targets(begin_step=1, prune_steps=2, **arguments):
     return ki.IdeaPruneCallback(None, begin_step, prune_steps, **arguments)
 
 
+HALF = {"half": 0.5}
 NAN = float("nan")
 #: (word, call): an ArgumentError that has the word; no model is needed.
 ARGUMENTS = [
@@ -96,7 +97,8 @@ ARGUMENTS = [
     ("ffn_1_up", lambda: ki.sliced(m.biased(), {"ffn_2": 4})),
     ("ffn_0_up", lambda: ki.sliced(m.biased(), 17)),
     ("widths", lambda: ki.ElasticCallback({})),
-    ("`begin_step`", lambda: ki.ElasticCallback({"half": 0.5}, begin_step=-1)),
+    ("`begin_step`", lambda: ki.ElasticCallback(HALF, begin_step=-1)),
+    ("`sample`", lambda: ki.ElasticCallback(HALF, sample={"full": 0.5, "half": 0.4})),
 ]
 
 
