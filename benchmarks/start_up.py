@@ -82,7 +82,7 @@ def main():
         steps, compiled = measured(sys.argv[1], pruned, taught)
         results[name] = {"steps": list(steps), "compiled": compiled}
         large = sum(seconds > 1 for seconds in compiled)
-        rows.append([name, len(compiled), large, f"{sum(compiled):.1f}"])
+        rows.append([name, str(len(compiled)), str(large), f"{sum(compiled):.1f}"])
         rows[-1] += [f"{seconds:.2f}" for seconds in steps]
     columns = ["fit", "programs", "above 1 s", "compiling, s"]
     columns += [f"step {i + 1}, s" for i in range(STEPS)]

@@ -363,7 +363,7 @@ def _try(path, change, tests):
 
 def _failed(tests):
     """Runs tests in a process: which ended, and which failed."""
-    report = pathlib.Path(f"{os.getpid()}.report")
+    report = pathlib.Path(f"{os.getpid()}.report").resolve()
     report.write_text("")
     child = os.fork()
     if not child:
