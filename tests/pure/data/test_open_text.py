@@ -257,4 +257,6 @@ class TestBatches:
 
     def test_special_tokens_are_no_bytes_of_text(self, tokens):
         assert tokens.bytes_per_token(np.array([[97, 256], [98, 99]])) == 0.75
+        share = np.mean(np.asarray(tokens.train) < 256)
+        assert tokens.bytes_per_token() == pytest.approx(share)
         assert tokens.counted == 1.0

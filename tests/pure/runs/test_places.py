@@ -5,7 +5,8 @@ import json
 import pytest
 
 from keras_idea._lm.runs.config import parse_config
-from keras_idea._lm.runs.folder import RunFolder, check_places
+from keras_idea._lm.runs.folder import RunFolder
+from keras_idea._lm.runs.train import train
 from keras_idea.errors import ConfigError
 from tests.support.tiny_run import CONFIG, with_keys
 
@@ -76,4 +77,4 @@ def test_a_run_does_not_read_what_it_writes(config, tmp_path, text, output):
     (tmp_path / text).mkdir(parents=True, exist_ok=True)
     changed = CONFIG.replace('["text.txt"]', f'["{text}"]')
     with pytest.raises(ConfigError, match="run.output"):
-        check_places(parse_config(changed, "tiny").with_output(output))
+        train(parse_config(changed, "tiny").with_output(output))
