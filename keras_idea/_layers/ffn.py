@@ -138,7 +138,7 @@ class FFNLayer(keras.layers.Layer):
         return activations * branches[1] if self.gated else activations
 
     def project(self, hidden: Tensor, axes: Sequence[Any]) -> Tensor:
-        """Multiplies hidden activations by down. `axes`: the input's leading sizes."""
+        """Multiplies by down. `Activation` watches it; `axes` are the input's sizes."""
         outputs = ops.matmul(hidden, ops.convert_to_tensor(self.down_kernel))
         return outputs + self.down_bias if self.use_bias else outputs
 

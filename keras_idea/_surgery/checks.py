@@ -33,7 +33,7 @@ from keras_idea.hub.rebuild import check_plain, check_rebuildable
 Groups: TypeAlias = Callable[[FFN], bool] | None
 
 
-def is_pruned(model: keras.layers.Layer, ffns: Sequence[FFN]) -> bool:
+def is_being_pruned(ffns: Sequence[FFN]) -> bool:
     """Whether a pruner is at work in FFNs, whatever optimizer their model has now."""
     states = [ffn.held_state for ffn in ffns]
     return any(state is not None and state.active_track is not None for state in states)
@@ -160,7 +160,7 @@ def check_not_pruning(model: keras.layers.Layer, what: str) -> list[FFN]:
                 "of it. Let `fit` end, or end it with `callback.on_train_end()`, "
                 f"before {what}."
             )
-    if is_pruned(model, ffns) and what != "compact()":  # which copies what is alive now
+    if is_being_pruned(ffns) and what != "compact()":  # which copies what is alive now
         raise ArgumentError(
             f"Model '{model.name}' is being pruned: the optimizer still holds scores "
             "and masks of the wide FFNs. Let `fit` end, or end pruning with "

@@ -134,18 +134,11 @@ class Activation(Method):
     def _ranked(
         self, groups: Sequence[Any], statistics: Sequence[tuple[np.ndarray, float]]
     ) -> list[Any]:
-        for group, (sums, samples) in zip(groups, statistics, strict=True):
+        for group, (_, samples) in zip(groups, statistics, strict=True):
             if not samples:
                 raise ArgumentError(
                     f"Method 'activation' saw no sample for {group.name}. Its `data` "
                     "must hold at least one token that is not padding."
-                )
-            if not np.isfinite(sums).all():
-                raise ArgumentError(
-                    f"Method 'activation' cannot rank the {group.units} of "
-                    f"{group.name}: some activations on its samples are NaN or "
-                    f"infinite. Received: {int((~np.isfinite(sums)).sum())} such "
-                    f"{group.units}. Check the model's weights and the `data`."
                 )
         found = [importance_of_sums(*each, self.aggregation) for each in statistics]
         if not self.by_weights:

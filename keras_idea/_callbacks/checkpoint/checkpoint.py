@@ -227,8 +227,8 @@ class Checkpoint(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Restores the generators again, before the first batch.
 
-        A loader that is made once, for several epochs, has drawn from them here only if
-        the run was resumed.
+        A loader that serves all epochs draws once, when it is made. In a resumed run
+        that is now, and in a run that was not stopped it was long ago.
         """
         if self._random is not None:
             set_random_state(self._random)

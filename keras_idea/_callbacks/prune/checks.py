@@ -84,7 +84,7 @@ def plan_targets(
         warn_of_stuck(stuck_blocks(model, targets))
         check_carriable(model.optimizer)
     _check_length(prune, model)
-    _check_differs(prune, model)
+    _check_has_gradient(prune, model)
     prove(model, ffns)
     return targets
 
@@ -121,7 +121,7 @@ def _check_length(prune: keras.callbacks.Callback, model: keras.Model) -> None:
         )
 
 
-def _check_differs(prune: keras.callbacks.Callback, model: keras.Model) -> None:
+def _check_has_gradient(prune: keras.callbacks.Callback, model: keras.Model) -> None:
     """Rejects a loss at its minimum, whose gradients are rounding errors."""
     distilled = isinstance(model, keras.distillation.Distiller)
     if not distilled or model.student_loss_weight or prune.method.name != "sensitivity":

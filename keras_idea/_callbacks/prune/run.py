@@ -6,21 +6,28 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 
-from keras_idea._callbacks.prune.deciding import check_method, decide
 from keras_idea._finding.budget import plain_parameters
 from keras_idea._finding.find import FFN
 from keras_idea._groups.kinds import KINDS, NEURONS
 from keras_idea._keras.callbacks import warn_user
+from keras_idea._keras.layers import student_of
 from keras_idea._keras.optimizer_variables import as_int, innermost
 from keras_idea._signals import held_back
 from keras_idea._step.pruner import NeuronPruner
+from keras_idea._step.replicas import replicas_of
 from keras_idea._step.track import Track
 from keras_idea._surgery.narrow_in_place import narrow_whole
 from keras_idea._surgery.optimizer_state import check_carriable
+from keras_idea._surgery.refit import (
+    carry_out_and_refit,
+    carry_out_decision,
+    check_data,
+    check_refit,
+)
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.milestones import narrowing_steps, stored_width
 from keras_idea.methods.learned_mask import MaskLearner
-from keras_idea.methods.method import Method
+from keras_idea.methods.method import Decision, Method, keep_largest
 
 # A function of the fitted model and the optimizer steps taken.
 _Action: TypeAlias = Callable[[keras.Model, int], None]
@@ -133,7 +140,7 @@ class PruningRun:
         actions: list[tuple[int, _Action]] = []
         decision = self._method.decision_step(*self._span)
         if decision is not None and self._work:
-            check_method(self._method, model, self._work)
+            _check_method(self._method, model, self._work)
             self._to_learn = self._method.learner(self._work, *self._span)
             if self._to_learn is not None:
                 _check_start(self._method, self.start, decision)
@@ -143,13 +150,13 @@ class PruningRun:
         self._actions = sorted(actions, key=lambda entry: entry[0])
         self._prune(model)
 
-    def _prune(self, model: keras.Model) -> None:
+    def _prune(self, model: keras.Model, learner: MaskLearner | None = None) -> None:
         """Sets a pruner to work, on the groups as wide as they are now."""
-        if self.pruner is None or not self.pruner.try_reuse(
-            model, self.tracks, self._method
-        ):
-            self.pruner = NeuronPruner(self.tracks, self._method)
-        self.pruner.attach(model)
+        pruner = None if learner is not None else self.pruner
+        if pruner is None or not pruner.try_reuse(model, self.tracks, self._method):
+            pruner = NeuronPruner(self.tracks, self._method, learner)
+        self.pruner = pruner
+        pruner.attach(model)
         self.at_work = True
 
     def _rest(self, model: keras.Model) -> None:
@@ -179,9 +186,7 @@ class PruningRun:
     def _learn(self, model: keras.Model, step: int) -> None:
         self._rest(model)
         learner, begin_step = self._to_learn, self._span[0]
-        self.pruner = NeuronPruner(self.tracks, self._method, learner)
-        self.pruner.attach(model)
-        self.at_work = True
+        self._prune(model, learner)
         if step > begin_step and learner is not None and not learner.continues:
             warn_user(
                 f"The masks were to be learned from step {begin_step} on, and nothing "
@@ -193,12 +198,12 @@ class PruningRun:
 
     def _decide(self, model: keras.Model, step: int) -> None:
         if self.learner is None:
-            decide(self._method, model, self._work)
+            _decide(self._method, model, self._work)
             return
         learned = self.learner.decide()
         self._to_learn = None
         self._rest(model)  # which gives the kernels back
-        decide(self._method, model, self._work, learned)
+        _decide(self._method, model, self._work, learned)
         self._prune(model)
 
     @held_back()
@@ -235,8 +240,8 @@ class PruningRun:
         widths: dict[str, list[int]] = {kind: [] for kind in KINDS}
         for track in self.tracks:
             widths[track.ffn.kind].append(track.ffn.hidden_dim)
-        told = {KINDS[kind].width: _widths(w) for kind, w in widths.items() if w}
-        return told, plain_parameters(model)
+        shown = {KINDS[kind].width: _widths(w) for kind, w in widths.items() if w}
+        return shown, plain_parameters(model)
 
 
 def stored_neurons(mask: np.ndarray, width: int) -> np.ndarray:
@@ -271,3 +276,33 @@ def _check_start(method: Method, start: int, end: int) -> None:
             f"Method {method.name!r} learns up to step {end} (begin_step + "
             f"prune_steps), but this run begins at step {start}. Begin later."
         )
+
+
+def _check_method(
+    method: Method, model: keras.Model, targets: Sequence[tuple[FFN, int]]
+) -> None:
+    """Rejects, before the first step, groups or data that a method cannot use."""
+    groups = [ffn for ffn, _ in targets]
+    method.check(groups)
+    if method.refit_data is not None:
+        check_refit(groups, model.optimizer, replicas_of(model))
+        check_data(student_of(model), targets, method.refit_data)
+
+
+def _decide(
+    method: Method,
+    model: keras.Model,
+    targets: Sequence[tuple[FFN, int]],
+    learned: Sequence[Decision] | None = None,
+) -> None:
+    """Masks all units but those that a method keeps; `learned`: what it has learned."""
+    student, groups = student_of(model), [ffn for ffn, _ in targets]
+    if learned is None:
+        learned = keep_largest(targets, method.importance(student, groups, None))
+    decisions = list(zip(groups, learned, strict=True))
+    if method.refit_data is not None:
+        carry_out_and_refit(student, decisions, method.refit_data)
+        return
+    with held_back():
+        for ffn, decision in decisions:
+            carry_out_decision(ffn, decision)
