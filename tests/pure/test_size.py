@@ -13,7 +13,7 @@ from tests.support.seconds import BACKENDS, TABLE
 CPU_MINUTES = 24  # the goal is 16
 
 LIMITS = {
-    "keras_idea/_callbacks": 1_730,
+    "keras_idea/_callbacks": 1_720,
     "keras_idea/_elastic": 830,
     "keras_idea/_finding": 1_240,
     "keras_idea/functional": 1_430,
@@ -26,7 +26,7 @@ LIMITS = {
     "keras_idea/_lm/export": 950,
     "keras_idea/_lm/report": 370,
     "keras_idea/_lm/runs": 2_370,
-    "keras_idea/methods": 1_480,
+    "keras_idea/methods": 1_470,
     "keras_idea/_shapes": 960,
     "keras_idea/_step": 950,
     "keras_idea/_surgery": 2_550,
@@ -34,7 +34,7 @@ LIMITS = {
     "tests/laws": 7_910,
     "tests/product": 3_970,
     "tests/pure": 1_740,
-    "tests/support": 4_550,
+    "tests/support": 4_680,
     "keras_idea_cli": 330,
     "browser_tests": 430,
     "benchmarks": 5_480,
