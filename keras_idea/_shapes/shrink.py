@@ -19,7 +19,7 @@ from keras_idea._shapes.blocks import (
     most_important,
     take_out,
 )
-from keras_idea._shapes.features import backbone_of, stream_importance, take_features
+from keras_idea._shapes.features import stream_importance, take_features
 from keras_idea._shapes.targets import (
     BLOCKS,
     FEATURES,
@@ -154,8 +154,6 @@ def shrink(
             "shrink() needs `data` to rank blocks and features: samples of the model's "
             f"inputs. Received: targets={shape!r}, data=None."
         )
-    if FEATURES in rest:
-        backbone_of(model)
     copy = narrowed(model, "shrink()")
     if getattr(model, "compiled", False):
         compile_like(copy, model)
