@@ -15,7 +15,7 @@ from keras import optimizers as o
 
 import keras_idea as ki
 from keras_idea.methods import Activation, LearnedMask, Random, Sensitivity
-from tests import ENDURANCE
+from tests import ENDURANCE, OPTIMIZED
 from tests.support import case_models as m
 from tests.support import conv_nets, helpers, hub_models
 from tests.support import users_models as users
@@ -95,8 +95,8 @@ class Case:
         if not m.is_hub(model):
             m.drawn(model)
         arguments = {"loss": m.loss_of(model)}
-        if keras.backend.backend() == "tensorflow" and not ENDURANCE:
-            arguments["jit_compile"] = False  # half of a case's time
+        if keras.backend.backend() == "tensorflow" and not (ENDURANCE or OPTIMIZED):
+            arguments["jit_compile"] = False  # XLA takes most of a case's time
         if hasattr(model, "backbone"):
             arguments["weighted_metrics"] = None
         model.compile(self.optimizer(), **arguments)
