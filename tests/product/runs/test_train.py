@@ -249,12 +249,12 @@ def test_a_size_limit_is_met(tmp_path):
 
 
 def test_a_validation_reads_whole_batches(tmp_path, monkeypatch):
-    """A fifth of the text is 29 sequences."""
+    """A fifth of the text is 27 sequences."""
     write_inputs(tmp_path, CONFIG.replace("tion_batches = 2", "tion_batches = 20"))
     monkeypatch.chdir(tmp_path)
     config = load_config("tiny.toml")
     run = Run(config, run_models(config), None, None)
-    assert len(run.validation[0]) == 28
+    assert len(run.validation[0]) == 24
 
 
 def test_progress_resumes_with_what_was_measured_before_the_first_step():
