@@ -219,18 +219,6 @@ def test_a_llama_3_tokenizer_says_its_tokens(released, monkeypatch):
     assert tokenizer.get_config()["eos_token"] == "<|im_end|>"
 
 
-@pytest.mark.parametrize("name", ["smollm", "llama2"])
-def test_stock_kerashub_loads_a_preset_and_generates(name, loaded, saved):
-    import keras_hub
-
-    stock = keras_hub.models.CausalLM.from_preset(str(saved(name)))
-    tokenizer = loaded(name).model.preprocessor.tokenizer
-    assert ids(stock.preprocessor.tokenizer, "dog") == ids(tokenizer, "dog")
-    stock.compile(sampler="greedy")
-    text = stock.generate("the quick", max_length=20)
-    assert text.startswith("the quick") and len(text) > len("the quick")
-
-
 # Nothing of ours can be imported in this process.
 STRANGER = """
 import json, sys
