@@ -4,12 +4,13 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import operator
 import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from keras_idea.errors import ArgumentError
@@ -44,12 +45,37 @@ def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     try:
         temporary = room / target.name
         yield temporary
-        _flush_all(temporary)
+        for made in [temporary, *temporary.rglob("*")]:
+            _flush(made)
         target.parent.mkdir(parents=True, exist_ok=True)
         _move(temporary, target, room)
-        flush(target.parent)
+        _flush(target.parent)
     finally:
         shutil.rmtree(room, ignore_errors=True)
+
+
+def _flush(path: pathlib.Path) -> None:
+    """Waits until a file, or a folder's list of names, is on the disk."""
+    if os.name == "posix":  # Windows cannot open a folder
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _move(new: pathlib.Path, target: pathlib.Path, room: pathlib.Path) -> None:
+    if not (new.is_dir() and target.is_dir()):
+        os.replace(new, target)
+        return
+    # A folder cannot be replaced in one step unless it is empty.
+    aside = pathlib.Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=room)) / target.name
+    os.rename(target, aside)
+    try:
+        os.rename(new, target)
+    except BaseException:
+        os.rename(aside, target)
+        raise
 
 
 def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
@@ -64,26 +90,11 @@ def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
-def flush(path: str | os.PathLike) -> None:
-    """Waits until a file, or a folder's list of names, is on the disk."""
-    if os.name == "posix":  # Windows cannot open a folder
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 def check_folder(name: str, value: Any) -> pathlib.Path:
     """Returns the absolute path of a folder, because a run may change its directory.
 
     Raises:
         ArgumentError: If `value` is not a path, or the path of a file.
-
-    Example:
-    >>> check_folder("folder", 3)
-    Traceback (most recent call last):
-    keras_idea.errors.ArgumentError: `folder` must be the path of a folder. ...
     """
     if isinstance(value, (str, pathlib.PurePath)) and str(value):
         path = pathlib.Path(os.path.abspath(value))
@@ -108,33 +119,14 @@ def json_digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _flush_all(path: pathlib.Path) -> None:
-    if path.is_dir():
-        for entry in path.iterdir():
-            _flush_all(entry)
-    flush(path)
+def reserve(folder: str | os.PathLike, variables: Iterable[Any]) -> None:
+    """Raises `OSError` unless a folder has room for an HDF5 file of variables.
 
-
-def _move(new: pathlib.Path, target: pathlib.Path, room: pathlib.Path) -> None:
-    if not (new.is_dir() and target.is_dir()):
-        os.replace(new, target)
-        return
-    # A folder cannot be replaced in one step unless it is empty.
-    aside = pathlib.Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=room)) / target.name
-    os.rename(target, aside)
-    try:
-        os.rename(new, target)
-    except BaseException:
-        os.rename(aside, target)
-        raise
-
-
-def reserve(folder: str | os.PathLike, size: int) -> None:
-    """Raises `OSError` unless a file of `size` bytes can be written to a folder now.
-
-    Call it before HDF5 writes: on a full disk, HDF5 ends the process. Where files
-    cannot be reserved (macOS, Windows), it does nothing.
+    Call it before HDF5 writes: on a full disk, HDF5 ends the process. It takes up to 4
+    KB for each variable (measured). Where files cannot be reserved (macOS, Windows), it
+    does nothing.
     """
+    size = sum(4 * math.prod(variable.shape) + 4096 for variable in variables)
     if hasattr(os, "posix_fallocate"):
         with tempfile.TemporaryFile(dir=os.fspath(folder)) as file:
             try:
@@ -142,11 +134,3 @@ def reserve(folder: str | os.PathLike, size: int) -> None:
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
                     raise
-
-
-def weights_bytes(parameters: int, variables: int) -> int:
-    """Returns the most bytes that a file of float32 weights takes.
-
-    HDF5 takes up to 4 KB for each variable (measured).
-    """
-    return 4 * parameters + 4096 * variables

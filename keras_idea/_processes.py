@@ -61,10 +61,10 @@ def alone() -> Iterator[None]:
 
 
 def join() -> None:
-    """Joins the other processes of the run, if there are any.
+    """Joins the other processes of the run, if there are any, before it computes.
 
-    They are found by Keras's environment variables, or by JAX on Slurm, GKE and TPU
-    pods. Call this before anything is computed.
+    Keras's environment variables name them, or JAX finds them on Slurm, GKE and TPU
+    pods.
 
     Raises:
         ConfigError: If the variables name processes that cannot be joined.
@@ -76,12 +76,11 @@ def join() -> None:
     try:
         keras.distribution.initialize()
     except (ValueError, RuntimeError) as error:
-        if not announced():  # a single process
-            return
-        raise ConfigError(
-            f"The processes of the run cannot be joined: {error} Start all of them at "
-            f"once, each with {_PREFIX}JOB_ADDRESSES, NUM_PROCESSES and PROCESS_ID."
-        ) from error
+        if announced():
+            raise ConfigError(
+                f"The processes of the run cannot be joined: {error} Start all at "
+                f"once, each with {_PREFIX}JOB_ADDRESSES, NUM_PROCESSES and PROCESS_ID."
+            ) from error
 
 
 def exchange(text: str) -> list[str]:
@@ -106,12 +105,13 @@ def from_first(make: Callable[[], Any]) -> Any:
     if count() == 1:
         return make()
 
-    def make_alone() -> str:
+    def made() -> str:
+        if not is_first():
+            return ""
         with alone():
             return json.dumps(make())
 
-    made = on_each(make_alone if is_first() else lambda: "")
-    return json.loads(exchange(made)[0])
+    return json.loads(exchange(on_each(made))[0])
 
 
 def on_each(make: Callable[[], T]) -> T:
@@ -147,11 +147,7 @@ def gathered(value: Any) -> Any:
 
 
 def check_same(facts: dict[str, Any]) -> None:
-    """Rejects processes that differ in a fact, or in the versions of their packages.
-
-    Args:
-        facts: dict, valid JSON. What must be equal in all processes.
-    """
+    """Rejects processes that differ in a fact of JSON, or in their packages."""
     if count() == 1:
         return
     versions = {name: importlib.metadata.version(name) for name in _PACKAGES}

@@ -1,5 +1,6 @@
 """Checks arguments and packages; the errors say what was received and is allowed."""
 
+import contextlib
 import difflib
 import importlib
 import importlib.util
@@ -19,25 +20,18 @@ def check_int(
     name: str, value: Any, minimum: int | None = None, maximum: int | None = None
 ) -> int:
     """Returns `value` as an `int`; rejects a bool, a fraction, a value out of range."""
-    allowed = "an integer"
-    if minimum is not None:
-        allowed += f" >= {minimum}"
-    if maximum is not None:
-        allowed += f"{' and' if minimum is not None else ''} <= {maximum}"
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = None
-    if (
-        number is None
-        or (minimum is not None and number < minimum)
-        or (maximum is not None and number > maximum)
-    ):
-        must_be = "is required:" if value is None else "must be"
-        raise ArgumentError(
-            f"`{name}` {must_be} {allowed}. Received: {name}={value!r}."
-        )
-    return number
+    low = -math.inf if minimum is None else minimum
+    high = math.inf if maximum is None else maximum
+    with contextlib.suppress(TypeError):
+        number = operator.index(value)
+        if not isinstance(value, bool) and low <= number <= high:
+            return number
+    ends = ((">=", minimum), ("<=", maximum))
+    allowed = " and".join(f" {sign} {end}" for sign, end in ends if end is not None)
+    must_be = "is required:" if value is None else "must be"
+    raise ArgumentError(
+        f"`{name}` {must_be} an integer{allowed}. Received: {name}={value!r}."
+    )
 
 
 def check_number(
@@ -108,14 +102,14 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     return f" Did you mean {meant}?" if meant else ""
 
 
-def plural(count: int, one: str, several: str | None = None) -> str:
-    """Returns a count with its noun; `several` is `one` with an "s" by default.
+def plural(count: int, one: str) -> str:
+    """Returns a count with its noun.
 
     Example:
-    >>> plural(1, "neuron"), plural(1000, "step"), plural(0, "process", "processes")
-    ('1 neuron', '1,000 steps', '0 processes')
+    >>> plural(1, "neuron"), plural(1000, "step")
+    ('1 neuron', '1,000 steps')
     """
-    return f"{count:,} {one if count == 1 else several or one + 's'}"
+    return f"{count:,} {one if count == 1 else one + 's'}"
 
 
 def require(

@@ -13,17 +13,16 @@ class Fault(NamedTuple):
     backend: str = "torch"
 
 
-_PRUNER, _CHECKPOINT = "_step/pruner.py", "_callbacks/checkpoint/checkpoint.py"
-_STATE = "_callbacks/checkpoint/state.py"
+_PRUNER, _CHECKPOINT = "_step/pruner.py", "_callbacks/checkpoint.py"
 _RENEWAL, _MASKS = "_step/scores_and_masks.py", "functional/masks.py"
 FAULTS = (
     # Faults that were there once, or were looked for.
     Fault(
         "scores are taken after the step",
         _PRUNER,
-        "            self._step(self._of_active(grads, known), trainable_variables)\n",
-        "            self._step(self._of_active(grads, known), trainable_variables)\n"
-        "            fresh = [gradients.sensitivities(ffn) for ffn in ffns]\n",
+        "            ends = gradients.is_step_end",
+        "            fresh = [gradients.sensitivities(ffn) for ffn in ffns]\n"
+        "            ends = gradients.is_step_end",
     ),
     Fault(
         "only the first slot is sliced",
@@ -69,7 +68,7 @@ FAULTS = (
     ),
     Fault(
         "checkpoints are kept by their step",
-        _STATE,
+        _CHECKPOINT,
         "key=lambda match: int(match[1])",
         'key=lambda match: match[0].split("-")[3]',
     ),
@@ -147,7 +146,7 @@ FAULTS = (
     ),
     Fault(
         "a damaged checkpoint is taken",
-        _STATE,
+        _CHECKPOINT,
         "                Saved(folder / name)\n",
         "",
     ),
@@ -183,6 +182,6 @@ FAULTS = (
 HARMLESS = {
     "keras_idea/_keras/layers.py:_settable: + ->  -  (arithmetic)": "any other "
     "number shows whether an attribute can be set; the old one is put back",
-    "keras_idea/_callbacks/prune/idea_prune.py:IdeaPruneCallback._catch_up: 2 -> 3 "
+    "keras_idea/_callbacks/prune.py:IdeaPruneCallback._catch_up: 2 -> 3 "
     "(constant)": "a line more or less on the console",
 }

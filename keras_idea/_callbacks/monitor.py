@@ -12,8 +12,7 @@ from keras_idea import _processes as processes
 from keras_idea._files import check_folder
 from keras_idea._finding.find import FFN, find_groups
 from keras_idea._groups.kinds import KINDS
-from keras_idea._keras.optimizer_variables import as_int
-from keras_idea._step.step_count import StepCount
+from keras_idea._keras.optimizer_variables import StepCount, as_int
 from keras_idea._validation import check_int, plural, require
 from keras_idea.errors import ArgumentError
 

@@ -1,16 +1,44 @@
-"""What Algorithm 1 does after an optimizer's step: new scores, new masks, dead rows."""
+"""What Algorithm 1 does after an optimizer's step: new scores, new masks, zeros."""
 
+import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_idea._finding.find import FFN
 from keras_idea._step.row_ops import known_count, narrower_mask, zero_rows
-from keras_idea._step.track import Track
 from keras_idea._typing import Tensor
 from keras_idea.functional.importance import ema
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.functional.width import WidthSchedule
+
+
+@dataclasses.dataclass(eq=False)
+class Track:
+    """One group in the course of a pruning run.
+
+    Attributes:
+        ffn: `FFN` handle.
+        schedule: `WidthSchedule`, its width over the steps; None: it keeps all units.
+        scheduled: bool, whether its mask follows the schedule at each step; else it
+            is only scored.
+        began: int, the active units when the run began.
+        scores: variable of the optimizer, shaped as the state's scores: the newest, as
+            long as a pruner is at work.
+        mask: variable of the optimizer, shaped as the state's mask; likewise.
+    """
+
+    ffn: FFN
+    schedule: Any = None
+    scheduled: bool = False
+    began: int = dataclasses.field(init=False)
+    scores: keras.Variable = None
+    mask: keras.Variable = None
+
+    def __post_init__(self) -> None:
+        self.began = self.ffn.width
 
 
 def update_scores_and_masks(
@@ -22,14 +50,15 @@ def update_scores_and_masks(
 ) -> bool:
     """Renews scores and masks, and zeroes the weights of pruned neurons.
 
-    Where one of the newest sensitivities is not finite, nothing was measured. Up to
-    step `catch_up_until` a mask may be behind its schedule. `is_step_end` is True; or
-    a bool tensor: False in the middle of an accumulated step, in which nothing changes.
+    Up to step `catch_up_until` a mask may be behind its schedule. `is_step_end` is
+    True; or a bool tensor: False in the middle of an accumulated step, in which nothing
+    changes.
 
     Returns False if a mask was due but there are no scores yet; never in a compiled
     step, which renews the masks each time.
     """
     all_renewed = True
+    together: dict[tuple[WidthSchedule, tuple], list[Track]] = {}
     for track, new in zip(tracks, sensitivities, strict=True):
         old = track.scores.value
         # What is not finite was not measured, and leaves the score as it was.
@@ -38,38 +67,24 @@ def update_scores_and_masks(
             measured = ops.logical_and(measured, is_step_end)
         scores = ema(new, old, track.ffn.state.scoring.ema_decay)
         track.scores.assign(ops.where(measured, scores, old))
-    for (schedule, _), together in _by_schedule(tracks).items():
+        if track.scheduled:
+            # One operation on many small arrays instead of many: where nothing is
+            # compiled, each costs more than its arithmetic.
+            key = track.schedule, tuple(track.mask.shape)
+            together.setdefault(key, []).append(track)
+    for (schedule, _), alike in together.items():
         width = _due_width(schedule, iterations, catch_up_until)
         if width is not None:
-            all_renewed &= _renew_masks(together, width, is_step_end)
+            all_renewed &= _renew_masks(alike, width, is_step_end)
     for track in tracks:
         zero_rows(track.ffn.cuts(), track.mask.value)
     return all_renewed
 
 
-def _by_schedule(
-    tracks: Sequence[Track],
-) -> dict[tuple[WidthSchedule, tuple], list[Track]]:
-    """The tracks that follow a schedule, by those whose masks can be made together.
-
-    One operation on many small arrays instead of many: where nothing is compiled,
-    each costs more than its arithmetic.
-    """
-    found: dict[tuple[WidthSchedule, tuple], list[Track]] = {}
-    for track in tracks:
-        if track.scheduled:
-            key = (track.schedule, tuple(track.mask.shape))
-            found.setdefault(key, []).append(track)
-    return found
-
-
 def _due_width(
     schedule: WidthSchedule, iterations: keras.Variable | Tensor, catch_up_until: float
 ) -> int | Tensor | None:
-    """The neurons to keep after a step; None if no mask can have changed.
-
-    If the width equals the number of active neurons, the mask stays as it is.
-    """
+    """The neurons to keep after a step; None if no mask can have changed."""
     step = known_count(iterations)
     if step is None:
         return schedule.call(ops.cast(iterations, "int32"))

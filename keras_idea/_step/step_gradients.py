@@ -22,38 +22,42 @@ from keras_idea.functional.importance import sensitivity
 class StepGradients:
     """The gradients of FFNs that one step of an optimizer is made with.
 
-    `is_step_end` is True, or under accumulation a bool tensor: whether this call of
-    `apply` ends a step.
+    Attributes:
+        is_step_end: True, or under accumulation a bool tensor: whether this call of
+            `apply` ends a step.
+        completed_steps: int or int tensor, the steps that this call ends.
+        first_ready: list of the gradient that is ready first, the last FFN's.
     """
 
     def __init__(
         self,
         optimizer: keras.Optimizer,
-        grads: Iterable[Tensor | None],
+        grads: Sequence[Tensor | None],
         variables: Iterable[keras.Variable],
         ffns: Iterable[FFN],
     ) -> None:
-        self._optimizer, self.is_step_end = optimizer, True
+        self._optimizer, self._grads = optimizer, grads
         self._count = optimizer.gradient_accumulation_steps
+        self.is_step_end, self.completed_steps = True, 1
         if self._count:
             self.is_step_end = (apply_count(optimizer).value + 1) % self._count == 0
+            self.completed_steps = ops.cast(self.is_step_end, "int32")
         # Lists that do not match are the optimizer's to refuse.
-        pairs = zip(variables, grads, strict=False)
-        self._given = given = {variable_key(optimizer, v): g for v, g in pairs}
+        pairs = enumerate(zip(variables, grads, strict=False))
+        self._places = {
+            variable_key(optimizer, variable): place
+            for place, (variable, gradient) in pairs
+            if gradient is not None
+        }
         keys = [variable_key(optimizer, k) for ffn in ffns for k in ffn.kernels]
-        keys = [key for key in keys if given.get(key) is not None]
-        sums = sums_over_replicas([given[key] for key in keys])
-        self._by_key = dict(zip(keys, sums, strict=True))
+        keys = [key for key in keys if key in self._places]
+        sums = sums_over_replicas([grads[self._places[key]] for key in keys])
+        self._sums = dict(zip(keys, sums, strict=True))
+        self.first_ready = list(self._sums.values())[-1:]
 
-    @property
-    def first_ready_gradient(self) -> list[Tensor]:
-        """The last FFN's gradient, which is ready first; an empty list if none."""
-        return list(self._by_key.values())[-1:]
-
-    @property
-    def completed_steps(self) -> Tensor:
-        """The steps that this call ends, an int or an int tensor."""
-        return 1 if self.is_step_end is True else ops.cast(self.is_step_end, "int32")
+    def place_of(self, variable: keras.Variable) -> int | None:
+        """The place of a variable's gradient among those given; None: it has none."""
+        return self._places.get(variable_key(self._optimizer, variable))
 
     def of(self, variable: keras.Variable) -> Tensor:
         """The gradient of a variable; zeros where the loss does not depend on it."""
@@ -67,14 +71,13 @@ class StepGradients:
 
     def _of_call(self, variable: keras.Variable) -> Tensor | None:
         """The gradient that this call of `apply` was given, unscaled; None: none."""
-        optimizer = self._optimizer
-        key = variable_key(optimizer, variable)
-        gradient = self._by_key.get(key)
-        if gradient is None and self._given.get(key) is not None:  # no kernel
-            [gradient] = sums_over_replicas([self._given[key]])
-        if gradient is not None and optimizer.loss_scale_factor is not None:
-            gradient = gradient / optimizer.loss_scale_factor
-        return gradient
+        place, scale = self.place_of(variable), self._optimizer.loss_scale_factor
+        if place is None:
+            return None
+        key = variable_key(self._optimizer, variable)
+        if key not in self._sums:  # it is no kernel
+            [self._sums[key]] = sums_over_replicas([self._grads[place]])
+        return self._sums[key] if scale is None else self._sums[key] / scale
 
     def by_units(self, cuts: Sequence[Cut], weights: Mapping[int, Tensor]) -> Tensor:
         """The sum of gradient * weight over each unit's entries: `(F,)` or `(E, F)`.
@@ -91,34 +94,26 @@ class StepGradients:
                 total = total + part / (self._count or 1)
         return total
 
-    def _of_readers(self, ffn: FFN) -> Tensor:
-        """How much the loss changes, to first order, without each unit: `(F,)`.
-
-        `|sum of gradient * weight|` over all that reads it. Without the absolute value
-        of each product: what moves a channel in one place of a kernel may move it back
-        in another.
-        """
-        cuts = ffn.scored_cuts()
-        parts = [_summed(c, c.variable.value, self.of(c.variable)) for c in cuts]
-        return ops.abs(sum(parts, start=0.0))
-
     def sensitivities(self, ffn: FFN) -> Tensor:
         """The newest sensitivities of an FFN, shaped as its scores.
 
-        NaN where nothing was measured: for an expert that no token came to. Of channels
-        one number each, see `_of_readers`.
+        NaN where nothing was measured: for an expert that no token came to. Of a
+        channel, `|sum of gradient * weight|` over all that reads it: how much the loss
+        changes, to first order, without it. What moves a channel in one place of a
+        kernel may move it back in another.
         """
         if KINDS[ffn.kind].by_readers:
-            return self._of_readers(ffn)
+            cuts = ffn.scored_cuts()
+            parts = [_summed(c, c.variable.value, self.of(c.variable)) for c in cuts]
+            return ops.abs(sum(parts, start=0.0))
         state, rows = ffn.state, []
         for place, cut in enumerate(ffn.kernel_cuts()):
             given = cut.variable.value, self.of(cut.variable)
             if state.scoring.row_reduce == "mean":
                 mean = mean_sensitivity(*given, cut.weights_axes)
-                if state.row_lengths:
-                    # Weights that were cut out of a row were zeros in its mean.
-                    if cut.weights != state.row_lengths[place]:
-                        mean = mean * (cut.weights / state.row_lengths[place])
+                # Weights that were cut out of a row were zeros in its mean.
+                if state.row_lengths and cut.weights != state.row_lengths[place]:
+                    mean = mean * (cut.weights / state.row_lengths[place])
                 rows += cut.split(mean)
                 continue
             values = cut.rows(sensitivity(*given))

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from keras_idea._callbacks.checkpoint.state import newest, saved_names, write
+from keras_idea._callbacks.checkpoint import newest, saved_names, write
 from keras_idea.errors import CheckpointError
 from tests.support.full_disk import full_disk
 
@@ -68,7 +68,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path):
 WRITER = """
 import pathlib, sys
 import numpy as np
-from keras_idea._callbacks.checkpoint.state import newest, write
+from keras_idea._callbacks.checkpoint import newest, write
 folder = pathlib.Path(sys.argv[1])
 saved = newest(folder)
 step = 0 if saved is None else saved.facts["step"]

@@ -9,8 +9,8 @@ import numpy as np
 from keras import ops
 
 from keras_idea import _processes as processes
-from keras_idea._callbacks.prune.run import PruningRun
-from keras_idea._finding.find import FFN
+from keras_idea._callbacks.run import PruningRun
+from keras_idea._finding.find import FFN, find_groups
 from keras_idea._finding.targets import budget_line, target_name, target_widths
 from keras_idea._keras.callbacks import peers
 from keras_idea._keras.layers import (
@@ -22,8 +22,8 @@ from keras_idea._keras.layers import (
 )
 from keras_idea._keras.models import has_own_train_step
 from keras_idea._keras.optimizer_variables import apply_count, as_int, innermost
+from keras_idea._step.pruner import end_pruning
 from keras_idea._step.replicas import scope_of
-from keras_idea._step.track import Track
 from keras_idea._surgery.checks import (
     check_backbones,
     check_compiled,
@@ -39,8 +39,14 @@ from keras_idea.errors import ArgumentError, PruningStopped
 _RESTORING = (keras.callbacks.BackupAndRestore, keras.callbacks.SwapEMAWeights)
 
 
-def check_ready(prune: keras.callbacks.Callback, model: keras.Model) -> None:
-    """Rejects a model that is not compiled or built; builds its optimizer."""
+def plan_targets(
+    prune: keras.callbacks.Callback, model: keras.Model
+) -> list[tuple[FFN, int]]:
+    """Returns the groups to prune, each with the units to keep; builds the optimizer.
+
+    Raises:
+        ArgumentError: If the model cannot be pruned so.
+    """
     check_compiled(model)
     for part in called_parts(student_of(model)):
         if not part.built:
@@ -57,18 +63,8 @@ def check_ready(prune: keras.callbacks.Callback, model: keras.Model) -> None:
     if not model.optimizer.built:
         with scope_of(model):
             model.optimizer.build(model.trainable_variables)
-
-
-def plan_targets(
-    prune: keras.callbacks.Callback, model: keras.Model, found: list[FFN]
-) -> list[tuple[FFN, int]]:
-    """Returns the groups to prune, each with the units to keep.
-
-    `found` is what `find_groups` finds.
-
-    Raises:
-        ArgumentError: If the model cannot be pruned so.
-    """
+    found = find_groups(model)
+    end_pruning(model, found)  # of a fit that an exception has ended
     ffns = check_trainable(model, found, prune.groups, list(prune.targets))
     if has_lost_parameters(model):
         retrack_parameters(all_layers(model))
@@ -108,11 +104,11 @@ def _check_target(prune: keras.callbacks.Callback, ffn: FFN, target: int) -> Non
 def _check_length(prune: keras.callbacks.Callback, model: keras.Model) -> None:
     """Rejects pruning that cannot end within the run, if its length is known."""
     params = prune.params or {}
-    batches, epochs = params.get("steps"), params.get("epochs")
-    if not batches or not epochs or has_own_train_step(model):
+    batches = (params.get("steps") or 0) * (params.get("epochs") or 0)
+    if not batches or has_own_train_step(model):
         return
     optimizer = innermost(model.optimizer)
-    calls = as_int(apply_count(optimizer)) + batches * epochs
+    calls = as_int(apply_count(optimizer)) + batches
     last = calls // (optimizer.gradient_accumulation_steps or 1)
     if prune.end_step > last:
         raise ArgumentError(
@@ -147,7 +143,7 @@ def verify(model: keras.Model, run: PruningRun, idle: bool = False) -> None:
             finite gradient. Nothing is cut.
     """
     optimizer, pruner = innermost(model.optimizer), run.pruner
-    if not run.at_work or pruner is None:
+    if pruner is None:
         return
     if not pruner.attached:
         raise PruningStopped(
@@ -164,33 +160,32 @@ def verify(model: keras.Model, run: PruningRun, idle: bool = False) -> None:
             "is compiled with, by functions that are traced after training began."
         )
     for track in run.tracks:
-        _verify_track(track, steps, seen, run)
-
-
-def _verify_track(track: Track, steps: int, seen: int, run: PruningRun) -> None:
-    ffn, due = track.ffn, track.schedule.full_dim
-    if track.scheduled and seen:
-        due = track.schedule(steps)
-        scores = ops.convert_to_numpy(ffn.scores)
-        # One that begins as zeros has none in its first steps.
-        unknown = not scores.any() and (due < track.schedule.full_dim or seen >= 10)
-        if unknown or not np.isfinite(scores).all():
+        ffn, full = track.ffn, track.schedule.full_dim
+        due = full
+        if track.scheduled and seen:
+            due = track.schedule(steps)
+            scores = ops.convert_to_numpy(ffn.scores)
+            # One that begins as zeros has none in its first steps.
+            unknown = not scores.any() and (due < full or seen >= 10)
+            if unknown or not np.isfinite(scores).all():
+                raise PruningStopped(
+                    f"No finite gradient has reached {ffn.name} in {seen} steps, so its"
+                    f" {ffn.units} cannot be ranked. Train it, or leave it out "
+                    "(`groups`)."
+                )
+        elif steps > run.end_step and run.due_step > steps:
+            due = track.schedule.target_dim
+        if ffn.width > due:
             raise PruningStopped(
-                f"No finite gradient has reached {ffn.name} in {seen} steps, so its "
-                f"{ffn.units} cannot be ranked. Train it, or leave it out (`groups`)."
+                f"{ffn.name} should have {due} {ffn.units} after {steps} steps, and "
+                f"has {ffn.width}: the optimizer's steps do not reach it."
             )
-    elif steps > run.end_step and run.due_step > steps:
-        due = track.target_dim
-    if ffn.width > due:
-        raise PruningStopped(
-            f"{ffn.name} should have {due} {ffn.units} after {steps} steps, and has "
-            f"{ffn.width}: the optimizer's steps do not reach it."
-        )
-    if seen and _has_revived(ffn):
-        raise PruningStopped(
-            f"Pruned {ffn.units} of {ffn.name} have weights again: another optimizer "
-            "or callback changes them. Leave it out (`groups`), or remove what does."
-        )
+        if seen and _has_revived(ffn):
+            raise PruningStopped(
+                f"Pruned {ffn.units} of {ffn.name} have weights again: another "
+                "optimizer or callback changes them. Leave it out (`groups`), or remove"
+                " what does."
+            )
 
 
 def _has_revived(ffn: FFN) -> bool:

@@ -1,5 +1,6 @@
 """One pruning run of one model: what is due after which optimizer step."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -11,13 +12,12 @@ from keras_idea._finding.find import FFN
 from keras_idea._groups.kinds import KINDS, NEURONS
 from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.layers import student_of
-from keras_idea._keras.optimizer_variables import as_int, innermost
+from keras_idea._keras.optimizer_variables import as_int
 from keras_idea._signals import held_back
 from keras_idea._step.pruner import NeuronPruner
 from keras_idea._step.replicas import replicas_of
-from keras_idea._step.track import Track
+from keras_idea._step.scores_and_masks import Track
 from keras_idea._surgery.narrow_in_place import narrow_whole
-from keras_idea._surgery.optimizer_state import check_carriable
 from keras_idea._surgery.refit import (
     carry_out_and_refit,
     carry_out_decision,
@@ -27,7 +27,7 @@ from keras_idea._surgery.refit import (
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.milestones import narrowing_steps, stored_width
 from keras_idea.methods.learned_mask import MaskLearner
-from keras_idea.methods.method import Decision, Method, keep_largest
+from keras_idea.methods.method import keep_largest
 
 # A function of the fitted model and the optimizer steps taken.
 _Action: TypeAlias = Callable[[keras.Model, int], None]
@@ -40,54 +40,71 @@ class PruningRun:
         prune: IdeaPruneCallback. Its settings.
         model: keras.Model. It is compiled, built and in sync.
         targets: list of (`FFN` handle, units to keep in it).
-        pruner: the pruner of the last run or None. Its compiled step is used again if
-            it fits.
 
     Attributes:
         tracks: list of `Track`, one per group.
         end_step: int. The step from which on no more units are active than are kept.
-        at_work: bool. Whether the pruner scores and masks in each step.
-        pruner: `NeuronPruner` or None.
+        pruner: `NeuronPruner` at work, or None.
     """
 
     def __init__(
-        self,
-        prune: Any,
-        model: keras.Model,
-        targets: Sequence[tuple[FFN, int]],
-        pruner: NeuronPruner | None = None,
+        self, prune: Any, model: keras.Model, targets: Sequence[tuple[FFN, int]]
     ) -> None:
         self._method = method = prune.method
         self._span = span = (prune.begin_step, prune.prune_steps)
-        self.start = as_int(model.optimizer.iterations)
-        self.end_step = max(prune.end_step, self.start)
-        self.pruner, self.at_work = pruner, False
+        self._start = start = as_int(model.optimizer.iterations)
+        self.end_step = max(prune.end_step, start)
+        self.pruner: NeuronPruner | None = None
         self.tracks: list[Track] = []
-        scheduled = method.decision_step(*span) is None
+        decision = method.decision_step(*span)
         for ffn, target in targets:
             ffn.state.score_by(method.scoring)
             ffn.state.target_dim = target  # for callbacks that watch the run
             ffn.state.full_dim = ffn.full_dim
             widths = ffn.full_dim, target, *span, prune.update_every
             schedule = method.width_schedule(*widths)
-            track = Track(ffn, target, schedule, ffn.width, scheduled=scheduled)
-            self.tracks.append(track)
-        self._work = [(t.ffn, t.target_dim) for t in self.tracks if t.has_work]
-        self._to_learn: MaskLearner | None = None
-        self._actions: list[tuple[int, _Action]] = []
+            self.tracks.append(Track(ffn, schedule, scheduled=decision is None))
+        pairs = zip(targets, self.tracks, strict=True)
+        self._work = [pair for pair, track in pairs if track.began > pair[1]]
         self._wide = self._sizes(model)
-        eager = keras.backend.backend() == "torch" and not model.jit_compile
-        narrowings = self._narrowing_steps(prune, eager)
+        self._actions: list[tuple[int, _Action]] = []
+        narrowings = self._narrowing_steps(prune, model)
         # A model that stays masked is scored to the end.
-        if self._work or narrowings or prune.compact == "off":
-            self._begin(model, narrowings)
-        else:
-            self.pruner = None
+        if not self._work and not narrowings and prune.compact != "off":
+            return
+        if decision is not None and self._work:
+            groups = [ffn for ffn, _ in self._work]
+            method.check(groups)
+            if method.refit_data is not None:
+                check_refit(groups, model.optimizer, replicas_of(model))
+                check_data(student_of(model), self._work, method.refit_data)
+            learner = method.learner(self._work, *span)
+            if learner is not None:
+                if start >= decision:
+                    raise ArgumentError(
+                        f"Method {method.name!r} learns up to step {decision}, but "
+                        f"this run begins at step {start}. Raise begin_step."
+                    )
+                learn = functools.partial(self._learn, learner)
+                self._actions.append((span[0], learn))
+            self._actions.append((decision, self._decide))
+        self._actions += [(step, self._narrow) for step in narrowings]
+        self._actions.sort(key=lambda entry: entry[0])
+        self._prune(model)
 
     @property
     def due_step(self) -> float:
         """The optimizer step after which `catch_up` has something to do, or inf."""
         return self._actions[0][0] if self._actions else float("inf")
+
+    @property
+    def learner(self) -> MaskLearner | None:
+        """What learns masks in the optimizer's steps now, or None."""
+        return None if self.pruner is None else self.pruner.learner
+
+    @property
+    def _narrowings_left(self) -> bool:
+        return any(action == self._narrow for _, action in self._actions)
 
     def catch_up(self, model: keras.Model, step: int) -> str | None:
         """Does all that is due after so many optimizer steps, in order.
@@ -115,7 +132,7 @@ class PruningRun:
         self._rest(model)
         done = not self._narrowings_left
         self._actions = []
-        return done and not any(track.too_wide for track in self.tracks)
+        return done and all(t.ffn.width <= t.schedule.target_dim for t in self.tracks)
 
     def logs(self) -> dict[str, float]:
         """The log entries `width`, `sparsity`, and one per other kind."""
@@ -131,84 +148,52 @@ class PruningRun:
                 logs["sparsity"] = 1 - active / full
         return logs
 
-    @property
-    def _narrowings_left(self) -> bool:
-        return any(action == self._narrow for _, action in self._actions)
-
-    def _begin(self, model: keras.Model, narrowings: Sequence[int]) -> None:
-        """Checks what can fail, and gets everything ready."""
-        actions: list[tuple[int, _Action]] = []
-        decision = self._method.decision_step(*self._span)
-        if decision is not None and self._work:
-            _check_method(self._method, model, self._work)
-            self._to_learn = self._method.learner(self._work, *self._span)
-            if self._to_learn is not None:
-                _check_start(self._method, self.start, decision)
-                actions.append((self._span[0], self._learn))
-            actions.append((decision, self._decide))
-        actions += [(step, self._narrow) for step in narrowings]
-        self._actions = sorted(actions, key=lambda entry: entry[0])
-        self._prune(model)
-
     def _prune(self, model: keras.Model, learner: MaskLearner | None = None) -> None:
         """Sets a pruner to work, on the groups as wide as they are now."""
-        pruner = None if learner is not None else self.pruner
-        if pruner is None or not pruner.try_reuse(model, self.tracks, self._method):
-            pruner = NeuronPruner(self.tracks, self._method, learner)
-        self.pruner = pruner
-        pruner.attach(model)
-        self.at_work = True
+        self.pruner = NeuronPruner(self.tracks, self._method, learner)
+        self.pruner.attach(model)
 
     def _rest(self, model: keras.Model) -> None:
         """Takes the pruner off; scores and masks stay."""
         if self.pruner is not None and self.pruner.attached:
             self.pruner.detach(model)
-        self.at_work = False
+        self.pruner = None
 
-    @property
-    def learner(self) -> MaskLearner | None:
-        """What learns masks in the optimizer's steps now, or None."""
-        learner = self._to_learn
-        return learner if learner is not None and learner.begun else None
-
-    def show_masks(self, model: keras.Model, deterministic: bool) -> None:
-        """Shows the masks that are being learned, or draws those to train by.
-
-        `deterministic`: as they would be at the end, for an evaluation or a file.
-        """
-        if self.learner is None:
-            return
-        if deterministic:
-            self.learner.show()
-        else:
-            self.learner.draw(as_int(innermost(model.optimizer).iterations))
-
-    def _learn(self, model: keras.Model, step: int) -> None:
+    def _learn(self, learner: MaskLearner, model: keras.Model, step: int) -> None:
         self._rest(model)
-        learner, begin_step = self._to_learn, self._span[0]
         self._prune(model, learner)
-        if step > begin_step and learner is not None and not learner.continues:
+        begin = self._span[0]
+        if step > begin and not learner.continues:
             warn_user(
-                f"The masks were to be learned from step {begin_step} on, and nothing "
-                f"is known of them at step {step}: fewer steps remain. Resume from a "
+                f"The masks were to be learned from step {begin} on, and nothing is "
+                f"known of them at step {step}: fewer steps remain. Resume from a "
                 "`keras_idea.Checkpoint`, or set a later begin_step."
             )
         # Nothing is learned yet to decide by.
         self._actions = [(max(due, step + 1), act) for due, act in self._actions]
 
     def _decide(self, model: keras.Model, step: int) -> None:
-        if self.learner is None:
-            _decide(self._method, model, self._work)
-            return
-        learned = self.learner.decide()
-        self._to_learn = None
-        self._rest(model)  # which gives the kernels back
-        _decide(self._method, model, self._work, learned)
-        self._prune(model)
+        """Masks all units but those that the method keeps."""
+        method, student, learner = self._method, student_of(model), self.learner
+        groups = [ffn for ffn, _ in self._work]
+        if learner is None:
+            importance = method.importance(student, groups, None)
+            decided = keep_largest(self._work, importance)
+        else:
+            decided = learner.decide()
+            self._rest(model)  # which gives the kernels back
+        decisions = list(zip(groups, decided, strict=True))
+        if method.refit_data is not None:
+            carry_out_and_refit(student, decisions, method.refit_data)
+        else:
+            with held_back():
+                for ffn, decision in decisions:
+                    carry_out_decision(ffn, decision)
+        if learner is not None:
+            self._prune(model)
 
     @held_back()
     def _narrow(self, model: keras.Model, step: int) -> None:
-        check_carriable(model.optimizer)
         last = not self._narrowings_left
         self._rest(model)
         cuts = []
@@ -222,25 +207,37 @@ class PruningRun:
         if not last:
             self._prune(model)
 
-    def _narrowing_steps(self, prune: Any, eager: bool) -> list[int]:
+    def _narrowing_steps(self, prune: Any, model: keras.Model) -> list[int]:
         """The steps after which a run that begins now narrows its model."""
-        tracks, start, end = self.tracks, self.start, prune.end_step
-        if all(track.ffn.hidden_dim <= track.target_dim for track in tracks):
+        tracks, start, end = self.tracks, self._start, prune.end_step
+        if all(t.ffn.hidden_dim <= t.schedule.target_dim for t in tracks):
             return []
+
+        def done(step: int) -> bool:
+            widths = [
+                (t.ffn.hidden_dim, _width_for(t, t.schedule(step))) for t in tracks
+            ]
+            return all(hidden_dim <= width for hidden_dim, width in widths)
+
+        eager = keras.backend.backend() == "torch" and not model.jit_compile
         schedules = [track.schedule for track in tracks]
         steps = narrowing_steps(prune.compact, schedules, end, eager)
         # A resumed run has the widths of the one that was not stopped.
-        steps = [s for s in steps if s > start or s >= end or not _done(tracks, s)]
+        steps = [s for s in steps if s > start or s >= end or not done(s)]
         # If pruning is over by the schedule, the next step is the first that can mask.
         late = any(track.began > track.schedule(start) for track in tracks)
         return sorted({max(s, start + 1) if late else s for s in steps})
 
     def _sizes(self, model: keras.Model) -> tuple[dict[str, str], int]:
         """What is printed of each kind -> its widths; and the parameters."""
-        widths: dict[str, list[int]] = {kind: [] for kind in KINDS}
+        found: dict[str, list[int]] = {}
         for track in self.tracks:
-            widths[track.ffn.kind].append(track.ffn.hidden_dim)
-        shown = {KINDS[kind].width: _widths(w) for kind, w in widths.items() if w}
+            name = KINDS[track.ffn.kind].width
+            found.setdefault(name, []).append(track.ffn.hidden_dim)
+        shown = {}
+        for name, widths in found.items():
+            first, more = ", ".join(map(str, widths[:6])), ", ..." * (len(widths) > 6)
+            shown[name] = f"[{first}{more}]" if len({*widths}) > 1 else str(widths[0])
         return shown, plain_parameters(model)
 
 
@@ -254,55 +251,5 @@ def stored_neurons(mask: np.ndarray, width: int) -> np.ndarray:
     return np.sort(np.argsort(-mask, kind="stable")[..., :width])
 
 
-def _done(tracks: Sequence[Track], step: int) -> bool:
-    """Whether an earlier part of the run has narrowed the model after `step`."""
-    return all(t.ffn.hidden_dim <= _width_for(t, t.schedule(step)) for t in tracks)
-
-
 def _width_for(track: Track, active: int) -> int:
     return stored_width(active, track.schedule, track.ffn.device_parts)
-
-
-def _widths(widths: Sequence[int]) -> str:
-    """One width that all have, or the first few."""
-    if len(set(widths)) == 1:
-        return str(widths[0])
-    return f"[{', '.join(map(str, widths[:6]))}{', ...' if len(widths) > 6 else ''}]"
-
-
-def _check_start(method: Method, start: int, end: int) -> None:
-    if start >= end:
-        raise ArgumentError(
-            f"Method {method.name!r} learns up to step {end} (begin_step + "
-            f"prune_steps), but this run begins at step {start}. Begin later."
-        )
-
-
-def _check_method(
-    method: Method, model: keras.Model, targets: Sequence[tuple[FFN, int]]
-) -> None:
-    """Rejects, before the first step, groups or data that a method cannot use."""
-    groups = [ffn for ffn, _ in targets]
-    method.check(groups)
-    if method.refit_data is not None:
-        check_refit(groups, model.optimizer, replicas_of(model))
-        check_data(student_of(model), targets, method.refit_data)
-
-
-def _decide(
-    method: Method,
-    model: keras.Model,
-    targets: Sequence[tuple[FFN, int]],
-    learned: Sequence[Decision] | None = None,
-) -> None:
-    """Masks all units but those that a method keeps; `learned`: what it has learned."""
-    student, groups = student_of(model), [ffn for ffn, _ in targets]
-    if learned is None:
-        learned = keep_largest(targets, method.importance(student, groups, None))
-    decisions = list(zip(groups, learned, strict=True))
-    if method.refit_data is not None:
-        carry_out_and_refit(student, decisions, method.refit_data)
-        return
-    with held_back():
-        for ffn, decision in decisions:
-            carry_out_decision(ffn, decision)
