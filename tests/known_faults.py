@@ -145,12 +145,6 @@ FAULTS = (
         "tensorflow",
     ),
     Fault(
-        "a damaged checkpoint is taken",
-        _CHECKPOINT,
-        "                Saved(folder / name)\n",
-        "",
-    ),
-    Fault(
         "the logs before a kill are lost",
         _CHECKPOINT,
         '        self.history = facts["history"]\n',

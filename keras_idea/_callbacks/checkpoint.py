@@ -13,7 +13,6 @@ import random
 import re
 import shutil
 import sys
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,7 +32,7 @@ from keras_idea._keras.callbacks import (
     remember,
     warn_user,
 )
-from keras_idea._keras.layers import is_built, student_of
+from keras_idea._keras.layers import student_of
 from keras_idea._keras.optimizer_variables import as_int, innermost, parts
 from keras_idea._keras.variables import global_seed
 from keras_idea._step.pruner import end_pruning, own_variables, pruner_of
@@ -137,8 +136,7 @@ class Checkpoint(keras.callbacks.Callback):
             there is no checkpoint.
 
         Raises:
-            CheckpointError: If the checkpoint is of another run or model, or if all
-                checkpoints are damaged.
+            CheckpointError: If the checkpoint is of another run or model, or damaged.
         """
         saved = newest(self.folder)
         if saved is None:
@@ -204,11 +202,7 @@ class Checkpoint(keras.callbacks.Callback):
             set_random_state(self._random)
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        """Restores the generators again, before the first batch.
-
-        A loader that serves all epochs draws once, when it is made. In a resumed run
-        that is now, and in a run that was not stopped it was long ago.
-        """
+        """Restores the generators again: a loader of all epochs drew when it began."""
         if self._random is not None:
             set_random_state(self._random)
             self._random = None
@@ -371,7 +365,8 @@ class Saved:
             names = self._file.keys()
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
-                f"{path.name} is not a complete checkpoint ({error}). Delete it."
+                f"{path.name} is not a complete checkpoint ({error}). Delete it to "
+                "resume from the one before."
             ) from error
         self.shapes = {n: tuple(self._file.get_slice(n).get_shape()) for n in names}
 
@@ -392,35 +387,15 @@ def saved_names(folder: pathlib.Path) -> list[str]:
 
 
 def newest(folder: pathlib.Path) -> Saved | None:
-    """Opens the last checkpoint of a folder; None if there is none.
-
-    Raises:
-        CheckpointError: If there are checkpoints, and all are damaged.
-    """
-
-    def find() -> str | None:
-        names = saved_names(folder)
-        for name in reversed(names):
-            try:
-                Saved(folder / name)
-                return name
-            except CheckpointError as error:
-                warnings.warn(f"{error} The one before is used.", stacklevel=2)
-        if names:
-            raise CheckpointError(
-                f"All checkpoints in {str(folder)!r} are damaged. Restore one from a "
-                "copy, or delete the folder to begin again."
-            )
-        return None
-
-    name = processes.from_first(find)
-    return None if name is None else Saved(folder / name)
+    """Opens the last checkpoint of a folder; None if there is none."""
+    names = processes.from_first(lambda: saved_names(folder))
+    return Saved(folder / names[-1]) if names else None
 
 
 def write(
     folder: pathlib.Path,
     arrays: dict[str, np.ndarray],
-    facts: Mapping[str, Any],
+    facts: dict[str, Any],
     keep: int,
 ) -> str:
     """Writes a checkpoint and removes the oldest that are too many; returns its name.
@@ -428,8 +403,7 @@ def write(
     Raises:
         OSError: If it cannot be written. The earlier checkpoints stay.
     """
-    numbers = [int(old.split("-")[1]) for old in saved_names(folder)]
-    number = max(numbers, default=0) + 1
+    number = max((int(n.split("-")[1]) for n in saved_names(folder)), default=0) + 1
     name = f"checkpoint-{number:06d}-step-{facts['step']:08d}.safetensors"
     header = {_FACTS: json.dumps(facts, default=float)}  # a callback's best is a tensor
     with replacing(folder / name) as temporary:
@@ -442,13 +416,10 @@ def write(
     return name
 
 
-def model_state(
-    model: keras.Model,
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def model_state(model: keras.Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Returns the facts and the arrays that put a model back into its present state.
 
-    Of several processes all must call it, and the first gets the arrays. In `fit` on
-    jax the model must be in sync.
+    Of several processes all must call it, and the first gets the arrays.
     """
     groups = {n: g for n, g in _groups(model).items() if g.held_state is not None}
     for group in groups.values():
@@ -470,12 +441,11 @@ def restore_model(model: keras.Model, saved: Saved) -> None:
         CheckpointError: If it is another model. It may already be narrower then, but
             its values are unchanged.
     """
-    student, optimizer = student_of(model), getattr(model, "optimizer", None)
-    if not is_built(student) or not student.variables:
+    if not student_of(model).variables:
         raise CheckpointError(
-            f"Model '{model.name}' has no variables yet. Build it, or call it once, "
-            "before a checkpoint is restored."
+            f"Model '{model.name}' is not built. Call it once before `restore`."
         )
+    optimizer = getattr(model, "optimizer", None)
     before, now = saved.facts["optimizer"], _optimizer_facts(model)
     if before != now:
         raise CheckpointError(
@@ -545,10 +515,7 @@ def _variables(
 
 
 def _optimizer_facts(model: keras.Model) -> list[list[Any]]:
-    """The class of the optimizer and of each that it wraps, and the batches of a step.
-
-    Keras counts batches: with another accumulation the same count is another step.
-    """
+    """The classes of the optimizer and those it wraps, and the batches of a step."""
     optimizer = getattr(model, "optimizer", None)
     found = [] if optimizer is None else parts(optimizer)
     return [[type(p).__name__, p.gradient_accumulation_steps or 1] for p in found]

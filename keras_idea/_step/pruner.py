@@ -13,7 +13,6 @@ mesh) is scored by the gradient that the step is made with.
 """
 
 import functools
-import math
 import warnings
 import weakref
 from collections.abc import Iterable, MutableMapping
@@ -44,7 +43,6 @@ from keras_idea._step.scores_and_masks import Track, update_scores_and_masks
 from keras_idea._step.step_gradients import StepGradients
 from keras_idea._typing import Tensor
 from keras_idea.errors import ArgumentError
-from keras_idea.functional.masks import top_k_mask
 from keras_idea.methods.learned_mask import MaskLearner
 from keras_idea.methods.method import Method
 
@@ -67,7 +65,6 @@ class NeuronPruner:
         self.tracks = list(tracks)
         self.learner = learner
         self._method = method or Method()
-        self._late = False  # whether a mask lies behind its schedule
 
     @property
     def attached(self) -> bool:
@@ -109,7 +106,7 @@ class NeuronPruner:
             track.ffn.update_state()
             state = track.ffn.state
             track.scores.assign(ops.copy(state.scores.value))
-            track.mask.assign(self._first_mask(track))
+            track.mask.assign(ops.copy(state.mask.value))
             state.active_track = Live(track.scores, track.mask, weakref.ref(self))
             state.publish()
         if self.learner is not None:
@@ -143,21 +140,6 @@ class NeuronPruner:
         for part, name in self._wrapped:
             delattr(part, name)
         _renew_train_function(model)
-
-    def _first_mask(self, track: Track) -> Tensor:
-        """The mask that goes with the step at which it begins."""
-        mask = ops.copy(track.ffn.state.mask.value)
-        if not track.scheduled:
-            return mask
-        k = track.schedule(self.start)
-        # Between two milestones nothing is behind, and ranking costs compilations.
-        if ops.convert_to_numpy(mask).sum(-1).max() <= k:
-            return mask
-        importance = track.ffn.importance()
-        # Where nothing is known of the neurons, the first step tells.
-        if not ops.convert_to_numpy(importance).any():
-            return mask
-        return top_k_mask(importance, k, alive=mask)
 
     def _apply(
         self,
@@ -206,13 +188,10 @@ class NeuronPruner:
         completed_steps: Tensor,
     ) -> None:
         self._steps.assign_add(completed_steps)
-        catch_up_until = math.inf if self._late else self.start + 1
-        self._late = not update_scores_and_masks(
-            self.tracks, fresh, self._optimizer.iterations, catch_up_until, is_step_end
-        )
+        taken = self._optimizer.iterations
+        update_scores_and_masks(self.tracks, fresh, taken, is_step_end)
         if self.learner is not None:
-            after = ops.cast(self._optimizer.iterations, "int32")
-            steps = after - completed_steps
+            steps = ops.cast(taken, "int32") - completed_steps
             self.learner.learn(by_masks, steps, is_step_end, completed_steps)
 
 

@@ -45,19 +45,13 @@ def update_scores_and_masks(
     tracks: Sequence[Track],
     sensitivities: Sequence[Tensor],
     iterations: keras.Variable | Tensor,
-    catch_up_until: float,
     is_step_end: bool | Tensor = True,
-) -> bool:
+) -> None:
     """Renews scores and masks, and zeroes the weights of pruned neurons.
 
-    Up to step `catch_up_until` a mask may be behind its schedule. `is_step_end` is
-    True; or a bool tensor: False in the middle of an accumulated step, in which nothing
-    changes.
-
-    Returns False if a mask was due but there are no scores yet; never in a compiled
-    step, which renews the masks each time.
+    `is_step_end` is True; or a bool tensor: False in the middle of an accumulated step,
+    in which nothing changes. A mask waits until there are scores.
     """
-    all_renewed = True
     together: dict[tuple[WidthSchedule, tuple], list[Track]] = {}
     for track, new in zip(tracks, sensitivities, strict=True):
         old = track.scores.value
@@ -72,37 +66,28 @@ def update_scores_and_masks(
             # compiled, each costs more than its arithmetic.
             key = track.schedule, tuple(track.mask.shape)
             together.setdefault(key, []).append(track)
-    for (schedule, _), alike in together.items():
-        width = _due_width(schedule, iterations, catch_up_until)
-        if width is not None:
-            all_renewed &= _renew_masks(alike, width, is_step_end)
+    step = known_count(iterations)
+    for (schedule, shape), alike in together.items():
+        if step is None:
+            width = schedule.call(ops.cast(iterations, "int32"))
+            _renew_masks(alike, width, is_step_end)
+        elif (count := schedule(step)) < shape[-1]:
+            _renew_masks(alike, count, is_step_end)
     for track in tracks:
         zero_rows(track.ffn.cuts(), track.mask.value)
-    return all_renewed
-
-
-def _due_width(
-    schedule: WidthSchedule, iterations: keras.Variable | Tensor, catch_up_until: float
-) -> int | Tensor | None:
-    """The neurons to keep after a step; None if no mask can have changed."""
-    step = known_count(iterations)
-    if step is None:
-        return schedule.call(ops.cast(iterations, "int32"))
-    width = schedule(step)
-    return width if step <= catch_up_until or width < schedule(step - 1) else None
 
 
 def _renew_masks(
     tracks: list[Track], width: int | Tensor, is_step_end: bool | Tensor
-) -> bool:
-    """Renews the masks of FFNs with scores; returns as `update_scores_and_masks`."""
+) -> None:
+    """Keeps the most important units of each track, as many as `width`."""
     importance = [t.ffn.state.importance_of(t.scores.value) for t in tracks]
     if isinstance(width, int) and is_step_end is True:  # nothing is compiled
         known = [bool(ops.any(values)) for values in importance]
         for track, values, ranked in zip(tracks, importance, known, strict=True):
             if ranked:
                 track.mask.assign(narrower_mask(track.mask.value, values, width))
-        return all(known)
+        return
     alive = ops.stack([track.mask.value for track in tracks])
     stacked = ops.stack(importance)
     makes = ops.any(stacked, axis=tuple(range(1, len(stacked.shape))), keepdims=True)
@@ -111,4 +96,3 @@ def _renew_masks(
     masks = ops.where(makes, top_k_mask(stacked, width, alive=alive), alive)
     for i, track in enumerate(tracks):
         track.mask.assign(masks[i])
-    return not isinstance(width, int) or bool(ops.all(makes))

@@ -195,8 +195,8 @@ def _on_one_device(run: Run) -> keras.Model:
         restore_model(model, saved)
         return model
     raise ConfigError(
-        "The last checkpoint, from which the trained model is put together, is damaged."
-        " Give the same command again; it resumes from the one before."
+        "The last checkpoint, from which the trained model is put together, is not of "
+        "the last step. Give the same command again."
     )
 
 
