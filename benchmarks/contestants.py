@@ -10,8 +10,8 @@ import keras
 import numpy as np
 
 import keras_idea as ki
+from keras_idea._step.algorithm import Track
 from keras_idea._step.pruner import NeuronPruner
-from keras_idea._step.scores_and_masks import Track
 from keras_idea.hub.inputs import token_inputs
 from tests.support.tiny_decoder import DecoderConfig, decoder
 

@@ -28,12 +28,10 @@ def distiller(
     $$(1 - w)\,\mathrm{labels} + w\,T^2\,\mathrm{mean} \sum_i p_i \log(p_i / q_i)$$
 
     plus the student's regularizers. Sample weights count in both parts. The divergence
-    is computed in float32. To compare outputs of blocks too, use Keras's own
-    `Distiller` with `FeatureDistillation`.
+    is computed in float32. For outputs of blocks, see Keras's `FeatureDistillation`.
 
     Args:
-        teacher: keras.Model. A model of the same inputs and logits, such as the wide
-            model before it was pruned. It is frozen, and never pruned.
+        teacher: keras.Model. A model of the same inputs and logits. It is frozen.
         student: keras.Model. What the pair trains. If it is compiled, the pair has its
             optimizer, loss, weighted metrics and `jit_compile`. Else compile the pair.
         temperature: float > 0. T. Defaults to 1.0.
@@ -91,13 +89,7 @@ def distiller(
 
 @keras.saving.register_keras_serializable("keras_idea")
 class FloatLogits(LogitsDistillation):
-    """Keras's loss of logits, in float32 and with sample weights.
-
-    Args:
-        temperature: float > 0. It divides the logits of both models.
-        top_k: int >= 1 or None. Compares only the teacher's likeliest tokens; both
-            softmaxes are over them. None: all tokens.
-    """
+    """Keras's loss of logits, in float32 and with sample weights; see `distiller`."""
 
     def __init__(self, temperature: float, top_k: int | None = None) -> None:
         # An object: of a string, Keras 3.15 compares the logits without a softmax.

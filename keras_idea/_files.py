@@ -23,15 +23,9 @@ TEMPORARY = ".tmp-"
 def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields a temporary path, and renames it to `path` if the block succeeds.
 
-    If the block fails, what was at `path` stays. The temporary path has the same name,
-    in a hidden folder on the same disk. It is flushed to the disk before it is renamed.
-
-    Args:
-        path: str or path. A file replaces a file, a folder replaces a folder. Missing
-            parent folders are created.
-
-    Raises:
-        OSError: If it cannot be written, for example because the disk is full.
+    If the block fails, what was at `path` stays. A file replaces a file, a folder
+    replaces a folder. The temporary path has the same name, in a hidden folder on the
+    same disk. It is flushed to the disk before it is renamed.
 
     Example:
     >>> with replacing("demo/mask.npy") as temporary:
@@ -79,23 +73,13 @@ def _move(new: pathlib.Path, target: pathlib.Path, room: pathlib.Path) -> None:
 
 
 def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
-    """Writes a file as `replacing` does; text as UTF-8.
-
-    Example:
-    >>> write_atomically("demo/note.txt", "done")
-    >>> pathlib.Path("demo/note.txt").read_text()
-    'done'
-    """
+    """Writes a file as `replacing` does; text as UTF-8."""
     with replacing(path) as temporary:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
 def check_folder(name: str, value: Any) -> pathlib.Path:
-    """Returns the absolute path of a folder, because a run may change its directory.
-
-    Raises:
-        ArgumentError: If `value` is not a path, or the path of a file.
-    """
+    """Returns the absolute path of a folder; rejects the path of a file."""
     if isinstance(value, (str, pathlib.PurePath)) and str(value):
         path = pathlib.Path(os.path.abspath(value))
         if path.is_dir() or not path.exists():
@@ -110,10 +94,6 @@ def json_digest(value: Any) -> str:
 
     The order of a dict's entries does not matter; tuples equal lists, and NumPy
     integers equal integers.
-
-    Example:
-    >>> json_digest({"b": 1, "a": (2,)}) == json_digest({"a": [2], "b": 1})
-    True
     """
     text = json.dumps(value, sort_keys=True, default=operator.index)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -43,14 +43,7 @@ class _OfOneRun(LearningRateSchedule):
         self.start_step = check_int("start_step", start_step, minimum=0)
 
     def __call__(self, step: int | Tensor) -> Tensor:
-        """Returns the learning rate at `t = step + start_step`.
-
-        Args:
-            step: int or integer scalar tensor. The optimizer step.
-
-        Returns:
-            float32 scalar tensor; for an int a NumPy float.
-        """
+        """Returns the learning rate at `t = step + start_step`; NumPy's for an int."""
         # NumPy for a callback's int: eager tensors take as long as a small train step.
         xp: Any = np if isinstance(step, int) else ops
         step = step if isinstance(step, int) else ops.cast(step, "int32")
@@ -127,15 +120,9 @@ class WarmupStableDecay(_OfOneRun):
     \end{cases}$$
 
     Args:
-        peak_learning_rate: float >= 0. The rate after the warm-up, `eta_p`.
-        end_learning_rate: float in [0, peak_learning_rate]. The end rate, `eta_e`.
-        total_steps: int >= 1. The steps of the whole run, `T`.
-        warmup_steps: int in [0, total_steps]. The warm-up's steps, `T_0`. Defaults to
-            0.
         decay_steps: int in [1, total_steps - warmup_steps] or None. The steps of the
-            decay, `T_d`. Defaults to None: a fifth of `total_steps`.
-        start_step: int >= 0. The step of the curve at which the run resumes. Defaults
-            to 0.
+            decay, `T_d`. Defaults to None: a fifth of `total_steps`. The other
+            arguments are those of `CosineDecay`.
 
     Raises:
         ValueError: If an argument is outside its range.
@@ -206,12 +193,6 @@ class StagedSchedule(LearningRateSchedule):
 
     def __call__(self, step: int | Tensor) -> Tensor:
         """Returns the learning rate of the stage that contains `step`."""
-        if isinstance(step, int):
-            for schedule, steps in self.stages[:-1]:
-                if step < steps:
-                    return schedule(step)
-                step -= steps
-            return self.stages[-1][0](step)
         step, start, rate = ops.cast(step, "int32"), 0, None
         for schedule, steps in self.stages:
             # Not negative, even where the rate of this stage is not used.
@@ -235,8 +216,7 @@ class Accumulated(LearningRateSchedule):
 
     def __call__(self, step: int | Tensor) -> Tensor:
         """Returns the rate of the optimizer step that holds micro-batch `step`."""
-        if not isinstance(step, int):
-            step = ops.cast(step, "int32")
+        step = step if isinstance(step, int) else ops.cast(step, "int32")
         return self.schedule(step // self.micro_batches)
 
     def get_config(self) -> dict[str, Any]:

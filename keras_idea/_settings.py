@@ -80,15 +80,19 @@ _ROWS: tuple[tuple[str, str, Any, str], ...] = (
     ("weight", "few", 0.5, "measured: a teacher lowers the loss by 0.009 to 0.013"),
     ("weight", "very few", 0.5, "measured: perplexity 55.0 instead of 59.0"),
 )
-#: Up to so many parameters of a checkpoint, its peak learning rate.
-_PEAKS: tuple[tuple[float, float, str], ...] = (
+# Up to so many parameters, the peak learning rate.
+_PEAKS = (
     (_SMALL, 1e-3, "measured up to 2 million parameters: 1/4 of pretraining's peak"),
     (200e6, 3e-4, "measured on SmolLM2-135M: as good as 1e-4; 1e-3 is not"),
     (500e6, 1e-4, "measured on Gemma 3 270M: the only one that was tried"),
     (math.inf, 3e-5, "estimate: 1/10 of a common peak of pretraining"),
 )
-#: Up to so many tokens per parameter from nothing, the share of the wide stage.
-_WIDE: tuple[tuple[float, float, str], ...] = (
+_PEAKS_FROM_NOTHING = (
+    (_SMALL, 3e-3, "estimate: the demo's, up to 10 million parameters"),
+    (math.inf, 3e-4, "estimate: a common peak of pretraining"),
+)
+# Up to so many tokens per parameter from nothing, the share of the wide stage.
+_WIDE = (
     (60, 0.5, "measured at 30 tokens per parameter or less: 50% of the steps"),
     (180, 0.2, "measured at 90 tokens per parameter: 10 to 30% of the steps"),
     (math.inf, 0.1, "measured at 270 tokens per parameter or more: 10% of the steps"),
@@ -106,57 +110,22 @@ class Recommended:
         situation: str. "nothing", or a checkpoint with "many", "few" or "very few"
             tokens per parameter.
         settings: dict. The name of a setting -> `Setting`.
+        shrink: dict of arguments of `shrink`, or None: the run prunes in `fit`.
+        prune: dict of arguments of `IdeaPruneCallback`, or None: `shrink` prunes.
+        schedule: dict of arguments of `CosineDecay`.
+        distiller: dict of arguments of `distiller`, or None: there is no teacher.
     """
 
     situation: Situation
     settings: Mapping[str, Setting]
+    shrink: dict[str, Any] | None
+    prune: dict[str, Any] | None
+    schedule: dict[str, Any]
+    distiller: dict[str, Any] | None
 
     def __getitem__(self, name: str) -> Any:
         """The value of a setting."""
         return self.settings[name].value
-
-    @property
-    def shrink(self) -> dict[str, Any] | None:
-        """Dict of arguments of `shrink`, or None: the run prunes in `fit`."""
-        if self.situation != "very few":
-            return None
-        return {
-            "targets": dict(self["kept"]),
-            "method": Activation(by_weights=self["by_weights"]),
-            "refit": True,
-            "num_samples": self["refit_windows"],
-        }
-
-    @property
-    def prune(self) -> dict[str, Any] | None:
-        """Dict of arguments of `IdeaPruneCallback`, or None: `shrink` prunes."""
-        if self.situation == "very few":
-            return None
-        return self._of(
-            *("target_dim", "targets", "target_parameters", "begin_step"),
-            *("prune_steps", "method", "round_to"),
-        )
-
-    @property
-    def schedule(self) -> dict[str, Any]:
-        """Dict of arguments of `CosineDecay`."""
-        return self._of(
-            "peak_learning_rate", "end_learning_rate", "total_steps", "warmup_steps"
-        )
-
-    @property
-    def distiller(self) -> dict[str, Any] | None:
-        """Dict of arguments of `distiller`, or None: there is no teacher."""
-        return self._of("temperature", "weight", "top_k") or None
-
-    def _of(self, *names: str) -> dict[str, Any]:
-        return {name: self[name] for name in names if name in self.settings}
-
-    def __str__(self) -> str:
-        """A line per setting."""
-        lines = {f"{name} = {s.value!r}": s.reason for name, s in self.settings.items()}
-        width = max(map(len, lines))
-        return "\n".join(f"{first:{width}}  {why}" for first, why in lines.items())
 
 
 def recommended(
@@ -187,9 +156,9 @@ def recommended(
     Returns:
         `Recommended`. Its `prune`, `schedule` and `distiller` are dicts of arguments of
         `IdeaPruneCallback`, `CosineDecay` and `distiller`; with very few tokens
-        `shrink` has those of `shrink`, and `prune` is None. `settings` has each
-        `Setting`, also of the batches: `sequence_length`, `batch_size`, `total_steps`,
-        and `steps_per_epoch` for a validation now and then.
+        `shrink` has those of `shrink`, and `prune` is None. `settings` also has those
+        of the batches: `sequence_length`, `batch_size`, `total_steps` and
+        `steps_per_epoch`.
 
     Raises:
         ValueError: If an argument is outside its range, if there are too few tokens for
@@ -261,14 +230,10 @@ def recommended(
     steps, every = (settings[key].value for key in ("total_steps", "steps_per_epoch"))
     share, begin = row["prune_steps"], row.get("begin_step")
     if begin is None:
-        first = next(Setting(*r[1:]) for r in _WIDE if rate <= r[0])
+        first = _up_to(rate, _WIDE)
         epochs = max(1, round(first.value * steps / every))
         begin = Setting(epochs * every, first.reason)
-        peak = Setting(3e-3, "estimate: the demo's, up to 10 million parameters")
-        if parameters > _SMALL:
-            peak = Setting(3e-4, "estimate: a common peak of pretraining")
-    else:
-        peak = next(Setting(*r[1:]) for r in _PEAKS if parameters <= r[0])
+    peak = _up_to(parameters, _PEAKS if trained else _PEAKS_FROM_NOTHING)
     prune = max(1, round(share.value * (steps - begin.value)))
     warm, last = row["warmup_steps"], row["end_learning_rate"]
     least = float(f"{last.value * peak.value:.3g}")
@@ -283,18 +248,38 @@ def recommended(
         settings["weight"] = row["weight"]
         settings["temperature"] = Setting(1.0, "measured: the only one that was tried")
         if parameters >= LARGE:
-            settings["top_k"] = Setting(
-                64, "estimate: the teacher's 64 likeliest tokens save memory"
-            )
+            why = "estimate: the teacher's 64 likeliest tokens save memory"
+            settings["top_k"] = Setting(64, why)
+    shrink = None
     if situation == "very few":
-        settings["by_weights"] = row["by_weights"]
+        settings["by_weights"] = by_weights = row["by_weights"]
         both = 2 * max(n for _, n in widths)
         windows = -(-max(16_384, both) // settings["sequence_length"].value)
         why = "measured: 16,384 tokens"
         if both > 16_384:
             why = "estimate: two tokens for each neuron that stays"
         settings["refit_windows"] = Setting(windows, why)
-    return Recommended(situation, settings)
+        method = Activation(by_weights=by_weights.value)
+        shrink = {"targets": dict(kept), "method": method, "refit": True}
+        shrink["num_samples"] = windows
+
+    def values(names: str) -> dict[str, Any]:
+        return {n: settings[n].value for n in names.split() if n in settings}
+
+    pruning = "begin_step prune_steps method round_to"
+    rates = "peak_learning_rate end_learning_rate total_steps warmup_steps"
+    return Recommended(
+        situation,
+        settings,
+        shrink,
+        values(f"{name} {pruning}") if shrink is None else None,
+        values(rates),
+        values("temperature weight top_k") or None,
+    )
+
+
+def _up_to(size: float, table: Sequence[tuple[float, float, str]]) -> Setting:
+    return next(Setting(value, why) for limit, value, why in table if size <= limit)
 
 
 def _rounding(measured: Setting, targets: Targets, groups: Sequence[FFN]) -> Setting:

@@ -47,37 +47,27 @@ def check_number(
     """
     upper = math.inf if maximum is None else maximum
     below = maximum is None or exclude_maximum
-    if (
-        not isinstance(value, numbers.Real)
-        or isinstance(value, bool)
-        or not minimum <= float(value) <= upper
-        or (below and value == upper)
-    ):
-        raise ArgumentError(
-            f"`{name}` must be a number in [{minimum}, {upper}{')' if below else ']'}. "
-            f"Received: {name}={value!r}."
-        )
-    return float(value)
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        if minimum <= float(value) < upper or (value == upper and not below):
+            return float(value)
+    raise ArgumentError(
+        f"`{name}` must be a number in [{minimum}, {upper}{')' if below else ']'}. "
+        f"Received: {name}={value!r}."
+    )
 
 
 def check_choice(name: str, value: T, choices: Sequence[object]) -> T:
     """Returns `value` if it is one of `choices`, or raises an `ArgumentError`."""
-    if value not in choices:
-        allowed = ", ".join(repr(choice) for choice in choices)
-        raise ArgumentError(
-            f"`{name}` must be one of {allowed}. Received: {name}={value!r}."
-            f"{did_you_mean(value, choices)}"
-        )
-    return value
+    if value in choices:
+        return value
+    raise ArgumentError(
+        f"`{name}` must be one of {', '.join(map(repr, choices))}. Received: "
+        f"{name}={value!r}.{did_you_mean(value, choices)}"
+    )
 
 
 def what_was_raised(error: Exception) -> str:
-    """Returns the class of an error and the first line of its message.
-
-    Example:
-    >>> what_was_raised(KeyError("mask"))
-    "KeyError: 'mask'"
-    """
+    """Returns the class of an error and the first line of its message."""
     cause = str(error).rpartition("Error encountered:")[-1]  # Keras puts its own before
     lines = [line.strip() for line in cause.splitlines()]
     lines = [line for line in lines if line and not line.startswith("Exception enc")]
@@ -91,8 +81,6 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     Example:
     >>> did_you_mean("LAMA3", ["llama", "llama3"])
     " Did you mean 'llama3' or 'llama'?"
-    >>> did_you_mean("target_width", ["target_bits", "target_dim", "hub"])
-    " Did you mean 'target_bits' or 'target_dim'?"
     """
     if not isinstance(name, str):
         return ""
@@ -103,12 +91,7 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
 
 
 def plural(count: int, one: str) -> str:
-    """Returns a count with its noun.
-
-    Example:
-    >>> plural(1, "neuron"), plural(1000, "step")
-    ('1 neuron', '1,000 steps')
-    """
+    """Returns a count with its noun, such as "1,000 steps"."""
     return f"{count:,} {one if count == 1 else one + 's'}"
 
 
@@ -120,14 +103,7 @@ def require(
 ) -> Any:
     """Imports a package of an extra, or raises `error` with how to install it.
 
-    Args:
-        module: str. Its import name.
-        purpose: str. What needs it, as the message begins.
-        extra: str. The extra of this package that brings it. Defaults to "data".
-        error: class of the error. Defaults to `MissingPackage`.
-
-    Example:
-    >>> arrow = require("pyarrow", "Reading 'a.parquet'")
+    `purpose` is what needs it, as the message begins.
     """
     try:
         return importlib.import_module(module)

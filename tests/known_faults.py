@@ -14,7 +14,7 @@ class Fault(NamedTuple):
 
 
 _PRUNER, _CHECKPOINT = "_step/pruner.py", "_callbacks/checkpoint.py"
-_RENEWAL, _MASKS = "_step/scores_and_masks.py", "functional/masks.py"
+_RENEWAL, _MASKS = "_step/algorithm.py", "functional/masks.py"
 FAULTS = (
     # Faults that were there once, or were looked for.
     Fault(
@@ -63,8 +63,8 @@ FAULTS = (
     Fault(
         "masks fall by scores of nothing",
         _RENEWAL,
-        "known = [bool(ops.any(values)) for values in importance]",
-        "known = [True for _ in importance]",
+        "ops.where(renewed, top_k_mask(importance, width, alive), alive)",
+        "top_k_mask(importance, width, alive)",
     ),
     Fault(
         "checkpoints are kept by their step",

@@ -54,11 +54,10 @@ _BESIDE = ("callbacks", "learned", "random", "stateful")
 class Checkpoint(keras.callbacks.Callback):
     """Saves everything that a run needs to resume, at the end of whole epochs.
 
-    Use it for runs that may be killed. A checkpoint holds the weights, the optimizer,
-    scores, masks, widths, all random seeds, the logs of every epoch, what Keras's own
-    callbacks remember (EarlyStopping, ReduceLROnPlateau, ModelCheckpoint,
-    SwapEMAWeights), and what `stateful` objects hold. On a CPU, a resumed run equals
-    one that was never stopped, bit for bit.
+    A checkpoint holds the weights, the optimizer, scores, masks, widths, all random
+    seeds, the logs of every epoch, what Keras's own callbacks remember, and what
+    `stateful` objects hold. On a CPU, a resumed run equals one that was never stopped,
+    bit for bit.
 
     Call `restore(model)` before every `fit`, and pass what it returns as
     `initial_epoch`. Put `Checkpoint` last in `callbacks`. Only complete epochs are
@@ -69,7 +68,7 @@ class Checkpoint(keras.callbacks.Callback):
         folder: path. The folder of the checkpoints, one per run.
         every: int >= 1. Epochs between two checkpoints. The last epoch of a `fit` has
             one too. Defaults to 1.
-        keep: int >= 1. How many of the last checkpoints are kept. Defaults to 3.
+        keep: int >= 1. How many checkpoints are kept, the last ones. Defaults to 3.
         stateful: dict or None. Maps names to objects with `get_state()`, which returns
             a dict of name to NumPy array, and `set_state(state)`. Defaults to None.
         identity: dict or None. What must not change when a run resumes, such as a seed,
@@ -111,9 +110,7 @@ class Checkpoint(keras.callbacks.Callback):
         try:
             self.identity = json.loads(json.dumps(dict(identity or {})))
         except (TypeError, ValueError) as error:
-            raise ArgumentError(
-                f"`identity` must be a dict for JSON: {error}"
-            ) from None
+            raise ArgumentError("`identity` must be a dict for JSON.") from error
         #: dict, name of a log -> list of one number per epoch, of the whole run.
         self.history: dict[str, list[float]] = {}
         # The names of the checkpoints that this object has written or restored.
@@ -128,31 +125,18 @@ class Checkpoint(keras.callbacks.Callback):
         """Restores a model, and everything else, to the state of the last checkpoint.
 
         Args:
-            model: keras.Model. It must be built, and made and compiled as at the
-                beginning of the run. It is narrowed if the saved one was.
+            model: keras.Model. Built, and compiled as at the beginning of the run. It
+                is narrowed if the saved one was.
 
         Returns:
-            int, the number of epochs done; pass it to `fit` as `initial_epoch`. 0 if
-            there is no checkpoint.
+            int, the epochs done: the `initial_epoch` of `fit`. 0: no checkpoint.
 
         Raises:
             CheckpointError: If the checkpoint is of another run or model, or damaged.
         """
-        saved = newest(self.folder)
+        self._saved = saved = newest(self.folder)
         if saved is None:
             return 0
-        try:
-            self._restore(saved, model)
-        except CheckpointError:
-            raise
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(
-                f"{saved.path.name} cannot be restored: {error!r}. Delete it to resume "
-                "from the one before."
-            ) from error
-        return saved.facts["epochs"]
-
-    def _restore(self, saved: "Saved", model: keras.Model) -> None:
         facts = saved.facts
         for name, value in self._run_facts().items():
             if facts[name] != value:
@@ -167,8 +151,8 @@ class Checkpoint(keras.callbacks.Callback):
         self.history = facts["history"]
         self._random = saved.arrays("random/")
         set_random_state(self._random)
-        self._known, self._saved = set(saved_names(self.folder)), saved
-        self._done = facts["epochs"]
+        self._known, self._done = set(saved_names(self.folder)), facts["epochs"]
+        return facts["epochs"]
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Restores what Keras's callbacks remembered; rejects a foreign folder."""
@@ -177,12 +161,14 @@ class Checkpoint(keras.callbacks.Callback):
         saved, self._saved = self._saved, None
         if saved is None:
             return
-        memories, labels = saved.facts["callbacks"], [label for label, _ in companions]
-        if [label for label, _ in memories] != labels:
+        memories = saved.facts["callbacks"]
+        before, now = (
+            [label for label, _ in found] for found in (memories, companions)
+        )
+        if before != now:
             warn_user(
-                f"The checkpoint holds the state of the callbacks "
-                f"{[label for label, _ in memories]}, and `fit` has {labels}, so they "
-                "begin again. Pass the same callbacks."
+                f"The checkpoint holds the state of the callbacks {before}, and `fit` "
+                f"has {now}, so they begin again. Pass the same callbacks."
             )
             return
         for i, (_, callback) in enumerate(companions):
@@ -313,16 +299,15 @@ class Checkpoint(keras.callbacks.Callback):
 def random_state() -> dict[str, np.ndarray]:
     """The state of Python's, NumPy's, Keras's and torch's global generators.
 
-    Layers that draw numbers have generators of their own, which are variables of the
-    model; but for dropout on torch, which draws from torch's.
+    Layers have generators of their own; but dropout on torch draws from torch's.
     """
     # First: making it, where nothing has yet, draws from Python's.
     state = {"keras": np.asarray(keras.ops.convert_to_numpy(global_seed().value))}
     kind, words, *position = np.random.get_state()
     host = json.dumps([random.getstate(), [kind, words.tolist(), *position]])
     state["host"] = np.frombuffer(host.encode(), "uint8")
-    for name, generator in _torch_generators().items():
-        state[name] = generator.get_state().numpy()
+    for i, generator in enumerate(_torch_generators()):
+        state[f"torch_{i}"] = generator.get_state().numpy()
     return state
 
 
@@ -332,20 +317,19 @@ def set_random_state(state: Mapping[str, np.ndarray]) -> None:
     (version, words, gauss), of_numpy = json.loads(state["host"].tobytes())
     random.setstate((version, tuple(words), gauss))
     np.random.set_state(of_numpy)
-    for name, generator in _torch_generators().items():
-        if name in state:
-            from_numpy = sys.modules["torch"].from_numpy
-            generator.set_state(from_numpy(state[name].copy()))
+    for i, generator in enumerate(_torch_generators()):
+        if f"torch_{i}" in state:
+            saved = sys.modules["torch"].from_numpy(state[f"torch_{i}"].copy())
+            generator.set_state(saved)
 
 
-def _torch_generators() -> dict[str, Any]:
+def _torch_generators() -> list[Any]:
     """Torch's generators: of the CPU and of each GPU; none on other backends."""
     if keras.backend.backend() != "torch":
-        return {}
+        return []
     # Not imported: the package names no backend, and Keras has loaded this one.
     torch = sys.modules["torch"]
-    found = [torch.default_generator, *torch.cuda.default_generators]
-    return {f"torch_{i}": generator for i, generator in enumerate(found)}
+    return [torch.default_generator, *torch.cuda.default_generators]
 
 
 class Saved:

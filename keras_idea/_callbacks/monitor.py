@@ -1,5 +1,6 @@
 """Shows a run in TensorBoard while it runs."""
 
+import functools
 import itertools
 import os
 from collections.abc import Sequence
@@ -31,6 +32,9 @@ _PRUNED, _INK = (222, 226, 230), (31, 41, 51)
 _WIDTH, _HEIGHT, _LINE = 640, 480, 18
 _BANDS = 12
 _numbers = itertools.count()
+_needs = functools.partial(
+    require, purpose="Logging to TensorBoard", extra="tensorboard"
+)
 
 
 class Monitor(keras.callbacks.Callback):
@@ -158,41 +162,35 @@ class Monitor(keras.callbacks.Callback):
     def _read(self, step: int) -> None:
         """Writes width and churn of each group that is pruned; notes its units."""
         self._reading = step
-        values: dict[str, float] = {}
         groups = [g for g in find_groups(self.model) if g.held_state is not None]
         if not self._steps:
-            self._units = {group.name: _Units(group) for group in groups}
+            self._units = {group.name: _Units(group.kind) for group in groups}
         self._steps.append(step)
-        for group in groups:
-            values[f"width/{group.name}"] = group.width
-            if group.name in self._units:
-                churn = self._units[group.name].read(group)
-                values |= {} if churn is None else {f"churn/{group.name}": churn}
-        churned = [value for tag, value in values.items() if tag.startswith("churn/")]
+        values: dict[str, float] = {f"width/{g.name}": g.width for g in groups}
+        known = [group for group in groups if group.name in self._units]
+        churns = {f"churn/{g.name}": self._units[g.name].read(g) for g in known}
+        churned = {tag: churn for tag, churn in churns.items() if churn is not None}
+        values |= churned
         if churned:
-            values["churn/mean"] = float(np.mean(churned))
+            values["churn/mean"] = float(np.mean(list(churned.values())))
         self._write(step, values)
         if len(self._steps) > _READINGS:
             del self._steps[::2]
-            for units in self._units.values():
-                del units.levels[::2]
+            for each in self._units.values():
+                del each.levels[::2]
 
     def _bands(self) -> list[tuple[str, np.ndarray]]:
         """Returns the title and the levels `(readings, units)` of each band."""
-        found = list(self._units.values())
+        found = {name: np.array(each.levels) for name, each in self._units.items()}
         if len(found) <= _BANDS:
-            return [(units.name, np.array(units.levels)) for units in found]
+            return list(found.items())
         bands = []
         for name, kind in KINDS.items():
-            alike = [np.array(units.levels) for units in found if units.kind == name]
+            alike = [found[n] for n, each in self._units.items() if each.kind == name]
             if alike:
                 title = f"{kind.units} of {plural(len(alike), kind.holder)}"
                 bands.append((title, np.concatenate(alike, axis=1)))
         return bands
-
-
-def _needs(module: str) -> Any:
-    return require(module, "Logging to TensorBoard", "tensorboard")
 
 
 class _Units:
@@ -202,8 +200,8 @@ class _Units:
     keep the places that they had before any narrowing.
     """
 
-    def __init__(self, group: FFN) -> None:
-        self.name, self.kind = group.name, group.kind
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
         self.levels: list[np.ndarray] = []
         self._top: np.ndarray | None = None
 
@@ -211,22 +209,19 @@ class _Units:
         """Notes the units of a group; returns the churn, if there is a ranking."""
         mask = keras.ops.convert_to_numpy(group.mask)
         active = np.nan_to_num(group.by_original_index(mask)) > 0
-        width, churn = group.width, None
+        width, before = group.width, self._top
         if width == group.hidden_dim < group.full_dim:  # nobody ranks them any more
             levels = np.where(_some(active), self.levels[-1] if self.levels else 255, 0)
-        else:
-            importance = keras.ops.convert_to_numpy(group.importance())
-            values = np.nan_to_num(group.by_original_index(importance), nan=-np.inf)
-            order = np.argsort(-np.where(active, values, -np.inf), kind="stable")
-            rank = np.argsort(order)  # 0: the most important
-            ranked = np.maximum(255 - 254 * rank // max(width - 1, 1), 1)
-            levels = _some(np.where(active, ranked, 0))
-            top = rank < (group.state.target_dim or width)
-            if self._top is not None:
-                churn = int((top != self._top).sum())
-            self._top = top
-        self.levels.append(levels.astype("uint8"))
-        return churn
+            self.levels.append(levels.astype("uint8"))
+            return None
+        importance = keras.ops.convert_to_numpy(group.importance())
+        values = np.nan_to_num(group.by_original_index(importance), nan=-np.inf)
+        order = np.argsort(-np.where(active, values, -np.inf), kind="stable")
+        rank = np.argsort(order)  # 0: the most important
+        levels = np.maximum(255 - 254 * rank // max(width - 1, 1), 1)
+        self.levels.append(_some(np.where(active, levels, 0)).astype("uint8"))
+        self._top = rank < (group.state.target_dim or width)
+        return None if before is None else int((self._top != before).sum())
 
 
 def _some(values: np.ndarray) -> np.ndarray:

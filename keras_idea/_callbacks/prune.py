@@ -10,7 +10,6 @@ import keras
 
 from keras_idea import _processes as processes
 from keras_idea import methods
-from keras_idea._callbacks.checks import plan_targets, verify
 from keras_idea._callbacks.run import PruningRun
 from keras_idea._finding.budget import Budget
 from keras_idea._finding.targets import Targets, check_groups, check_targets
@@ -32,9 +31,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     model: kernels and optimizer state are sliced in place, and later steps are fast.
 
     `compact="progressive"` also narrows the model at milestones during pruning. It
-    prunes the same neurons, with the same losses, in less time. It is slower if steps
-    are cheaper than compilations. Neurons and losses differ if `Dropout` acts on hidden
-    activations: it draws other numbers for fewer neurons.
+    prunes the same neurons, with the same losses, in less time, unless steps are
+    cheaper than compilations. `Dropout` on hidden activations draws other numbers.
 
     The logs of every epoch gain `width` (mean number of active neurons per FFN),
     `sparsity` (fraction of the neurons pruned) and `learning_rate`; of other kinds,
@@ -49,8 +47,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     present width, and `keras_idea.compact(model)` gives that width. Training without
     the callback gives masked neurons weights again, so compact first. After an
     exception, Keras calls no hook: call `on_train_end()` before you train the same
-    model without the callback, or pruning continues. Ctrl-C during the narrowing takes
-    effect after it.
+    model without the callback, or pruning continues.
 
     In your own train step, the callback scores what the model's optimizer applies. In a
     model without `call` (a VAE, for one) it prunes inside each model that the train
@@ -83,12 +80,11 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         groups: function or None. Takes an `FFN` handle, as from `keras_idea.find_ffns`,
             and returns whether to prune it. Defaults to None (all).
         target_parameters: int >= 1 or None. A budget: the parameters that the narrow
-            model may have. The teacher of Keras's `Distiller` does not count; that of
-            another class does. Defaults to None.
+            model may have, without the teacher of a `Distiller`. Defaults to None.
         target_flops: int >= 1 or None. A budget: operations per token in a forward
             pass, two per weight in a matrix; of a model with convolutions per sample,
-            two per weight at each place where it is used (heights and widths that the
-            model leaves open count as 128). Defaults to None.
+            two per weight at each place where it is used (open heights and widths count
+            as 128). Defaults to None.
 
     Raises:
         ValueError: If an argument is outside its range. When `fit` begins: if the model
@@ -156,7 +152,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         """Checks the plan, and sets the pruner to work."""
         model, self._run = self.model, None
         self._outer = id(sys.exc_info()[1])  # `fit` may be called in an `except`
-        self._run = PruningRun(self, model, plan_targets(self, model))
+        self._run = PruningRun(self, model)
         self._logs = self._run.logs()
         self._count(0)
 
@@ -190,7 +186,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             return
         calls = as_int(apply_count(innermost(model.optimizer)))
         with self._ended_by_errors():
-            verify(model, run, idle=calls == self._calls)
+            run.verify(model, idle=calls == self._calls)
         self._catch_up()
         before, self._logs = self._logs, run.logs()
         if self._logs != before:
@@ -239,7 +235,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         if run is None or step < run.due_step:
             return
         with self._ended_by_errors():
-            verify(model, run)
+            run.verify(model)
             said = run.catch_up(model, step)
         forget_best(self)
         verbose = (self.params or {}).get("verbose", 0)

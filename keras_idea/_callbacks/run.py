@@ -1,30 +1,49 @@
-"""One pruning run of one model: what is due after which optimizer step."""
+"""One pruning run of one model: the plan, what is due after which step, the guard."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import keras
 import numpy as np
+from keras import ops
 
+from keras_idea import _processes as processes
 from keras_idea._finding.budget import plain_parameters
-from keras_idea._finding.find import FFN
+from keras_idea._finding.find import FFN, find_groups
+from keras_idea._finding.targets import budget_line, target_name, target_widths
 from keras_idea._groups.kinds import KINDS, NEURONS
-from keras_idea._keras.callbacks import warn_user
-from keras_idea._keras.layers import student_of
-from keras_idea._keras.optimizer_variables import as_int
+from keras_idea._keras.callbacks import peers, warn_user
+from keras_idea._keras.layers import (
+    all_layers,
+    called_parts,
+    has_lost_parameters,
+    retrack_parameters,
+    student_of,
+)
+from keras_idea._keras.models import has_own_train_step
+from keras_idea._keras.optimizer_variables import apply_count, as_int, innermost
 from keras_idea._signals import held_back
-from keras_idea._step.pruner import NeuronPruner
-from keras_idea._step.replicas import replicas_of
-from keras_idea._step.scores_and_masks import Track
+from keras_idea._step.algorithm import Track
+from keras_idea._step.pruner import NeuronPruner, end_pruning
+from keras_idea._step.replicas import replicas_of, scope_of
+from keras_idea._surgery.checks import (
+    check_backbones,
+    check_compiled,
+    check_trainable,
+)
 from keras_idea._surgery.narrow_in_place import narrow_whole
+from keras_idea._surgery.optimizer_state import check_carriable
+from keras_idea._surgery.own_config import warn_of_stuck
+from keras_idea._surgery.proof import prove
 from keras_idea._surgery.refit import (
     carry_out_and_refit,
     carry_out_decision,
     check_data,
     check_refit,
 )
-from keras_idea.errors import ArgumentError
+from keras_idea._surgery.width_in_code import check_width_in_code, stuck_blocks
+from keras_idea.errors import ArgumentError, PruningStopped
 from keras_idea.functional.milestones import narrowing_steps, stored_width
 from keras_idea.methods.learned_mask import MaskLearner
 from keras_idea.methods.method import keep_largest
@@ -39,21 +58,19 @@ class PruningRun:
     Args:
         prune: IdeaPruneCallback. Its settings.
         model: keras.Model. It is compiled, built and in sync.
-        targets: list of (`FFN` handle, units to keep in it).
 
     Attributes:
         tracks: list of `Track`, one per group.
-        end_step: int. The step from which on no more units are active than are kept.
         pruner: `NeuronPruner` at work, or None.
     """
 
-    def __init__(
-        self, prune: Any, model: keras.Model, targets: Sequence[tuple[FFN, int]]
-    ) -> None:
+    def __init__(self, prune: Any, model: keras.Model) -> None:
+        targets = plan_targets(prune, model)
         self._method = method = prune.method
         self._span = span = (prune.begin_step, prune.prune_steps)
         self._start = start = as_int(model.optimizer.iterations)
-        self.end_step = max(prune.end_step, start)
+        # From which on no more units are active than are kept.
+        self._end_step = max(prune.end_step, start)
         self.pruner: NeuronPruner | None = None
         self.tracks: list[Track] = []
         decision = method.decision_step(*span)
@@ -125,6 +142,55 @@ class PruningRun:
         return (
             f"Narrowed at step {step}: {parts}, {parameters:,} to {fewer:,} parameters."
         )
+
+    def verify(self, model: keras.Model, idle: bool = False) -> None:
+        """Stops a run that does not do what was planned, with nothing cut.
+
+        It compares the active units with the schedule, when an epoch ends and before
+        the model is narrowed. `idle`: an epoch has passed without an optimizer step.
+        """
+        optimizer, pruner = innermost(model.optimizer), self.pruner
+        if pruner is None:
+            return
+        if not pruner.attached:
+            raise PruningStopped(
+                f"Something ended the pruning of model '{model.name}'. Pass one "
+                "IdeaPruneCallback only, and do not compile the model during `fit`."
+            )
+        steps = as_int(optimizer.iterations)
+        taken, seen = steps - pruner.start, pruner.steps
+        # Loss scaling skips steps whose gradients overflow.
+        if seen != taken or (idle and model.optimizer is optimizer):
+            raise PruningStopped(
+                f"The optimizer of '{model.name}' took {taken} steps, and pruning saw "
+                f"{seen}. Train only through the optimizer that the model is compiled "
+                "with, by functions traced after training began."
+            )
+        for track in self.tracks:
+            ffn, due = track.ffn, track.schedule.full_dim
+            if track.scheduled and seen:
+                scores = ops.convert_to_numpy(ffn.scores)
+                # One that begins as zeros has none in its first steps.
+                early = track.schedule(steps) == due and seen < 10
+                if not (scores.any() or early) or not np.isfinite(scores).all():
+                    raise PruningStopped(
+                        f"No finite gradient has reached {ffn.name} in {seen} steps. "
+                        "Train it, or leave it out (`groups`)."
+                    )
+                due = track.schedule(steps)
+            elif steps > self._end_step and self.due_step > steps:
+                due = track.schedule.target_dim
+            if ffn.width > due:
+                raise PruningStopped(
+                    f"{ffn.name} should have {due} {ffn.units} after {steps} steps and "
+                    f"has {ffn.width}. Train it by the model's optimizer."
+                )
+            if seen and _has_revived(ffn):
+                raise PruningStopped(
+                    f"Pruned {ffn.units} of {ffn.name} have weights again. Remove the "
+                    "optimizer or callback that changes them, or leave it out "
+                    "(`groups`)."
+                )
 
     @held_back()
     def end(self, model: keras.Model) -> bool:
@@ -201,7 +267,7 @@ class PruningRun:
             ffn = track.ffn
             width = ffn.width if last else _width_for(track, ffn.width)
             if width < ffn.hidden_dim:
-                mask = keras.ops.convert_to_numpy(ffn.mask)
+                mask = ops.convert_to_numpy(ffn.mask)
                 cuts.append((ffn, stored_neurons(mask, width)))
         narrow_whole(model, cuts)
         if not last:
@@ -214,10 +280,8 @@ class PruningRun:
             return []
 
         def done(step: int) -> bool:
-            widths = [
-                (t.ffn.hidden_dim, _width_for(t, t.schedule(step))) for t in tracks
-            ]
-            return all(hidden_dim <= width for hidden_dim, width in widths)
+            due = [_width_for(track, track.schedule(step)) for track in tracks]
+            return all(t.ffn.hidden_dim <= n for t, n in zip(tracks, due, strict=True))
 
         eager = keras.backend.backend() == "torch" and not model.jit_compile
         schedules = [track.schedule for track in tracks]
@@ -234,22 +298,114 @@ class PruningRun:
         for track in self.tracks:
             name = KINDS[track.ffn.kind].width
             found.setdefault(name, []).append(track.ffn.hidden_dim)
-        shown = {}
-        for name, widths in found.items():
-            first, more = ", ".join(map(str, widths[:6])), ", ..." * (len(widths) > 6)
-            shown[name] = f"[{first}{more}]" if len({*widths}) > 1 else str(widths[0])
+        unique = {name: list(dict.fromkeys(widths)) for name, widths in found.items()}
+        shown = {name: str(w if len(w) > 1 else w[0]) for name, w in unique.items()}
         return shown, plain_parameters(model)
 
 
 def stored_neurons(mask: np.ndarray, width: int) -> np.ndarray:
-    """Ascending indices of the active units, filled up with pruned ones to `width`.
-
-    Example:
-    >>> stored_neurons(np.array([0.0, 1.0, 0.0, 1.0]), width=3)
-    array([0, 1, 3])
-    """
+    """Ascending indices of the active units, filled up with pruned ones to `width`."""
     return np.sort(np.argsort(-mask, kind="stable")[..., :width])
 
 
 def _width_for(track: Track, active: int) -> int:
     return stored_width(active, track.schedule, track.ffn.device_parts)
+
+
+# They restore weights in ways that the callback cannot follow.
+_RESTORING = (keras.callbacks.BackupAndRestore, keras.callbacks.SwapEMAWeights)
+
+
+def plan_targets(prune: Any, model: keras.Model) -> list[tuple[FFN, int]]:
+    """Returns the groups to prune, each with the units to keep; builds the optimizer.
+
+    Rejects a model that cannot be pruned so.
+    """
+    check_compiled(model)
+    for part in called_parts(student_of(model)):
+        if not part.built:
+            raise ArgumentError(
+                f"Model '{part.name}' is not built. Call it once before `fit`: "
+                "`model(x[:1])`, or begin it with `keras.Input`."
+            )
+    for peer in peers(prune):
+        if isinstance(peer, _RESTORING):
+            raise ArgumentError(
+                f"{type(peer).__name__} restores weights, so pruned units would become "
+                "active again. Use keras_idea.Checkpoint, or leave it out."
+            )
+    if not model.optimizer.built:
+        with scope_of(model):
+            model.optimizer.build(model.trainable_variables)
+    found = find_groups(model)
+    end_pruning(model, found)  # of a fit that an exception has ended
+    ffns = check_trainable(model, found, prune.groups, list(prune.targets))
+    if has_lost_parameters(model):
+        retrack_parameters(all_layers(model))
+    budget = prune.budget
+    targets = target_widths(prune.targets, budget, model, ffns, prune.round_to)
+    if budget and (prune.params or {}).get("verbose") and processes.is_first():
+        print(budget_line(budget, model, targets))
+    for ffn, target in targets:
+        _check_target(prune, ffn, target)
+    check_backbones(model, targets)
+    if prune.compact != "off":
+        check_width_in_code(model, ffns)
+        warn_of_stuck(stuck_blocks(model, targets))
+        check_carriable(model.optimizer)
+    _check_length(prune, model)
+    _check_has_gradient(prune, model)
+    prove(model, ffns)
+    return targets
+
+
+def _check_target(prune: Any, ffn: FFN, target: int) -> None:
+    given, parts = prune.targets[ffn.kind], ffn.device_parts
+    name = f"{target_name(prune.targets, ffn.kind)}={given}"
+    name = str(prune.budget) if given is None else name
+    keeps = f"{name} keeps {target} {ffn.units} of {ffn.name}, which"
+    if target > ffn.width:
+        raise ArgumentError(f"{keeps} has {ffn.width}. Keep at most {ffn.width}.")
+    if prune.compact != "off" and target % parts:
+        raise ArgumentError(f"{keeps} {parts} devices share. Keep a multiple of them.")
+
+
+def _check_length(prune: Any, model: keras.Model) -> None:
+    """Rejects pruning that cannot end within the run, if its length is known."""
+    params = prune.params or {}
+    batches = (params.get("steps") or 0) * (params.get("epochs") or 0)
+    if not batches or has_own_train_step(model):
+        return
+    optimizer = innermost(model.optimizer)
+    calls = as_int(apply_count(optimizer)) + batches
+    last = calls // (optimizer.gradient_accumulation_steps or 1)
+    if prune.end_step > last:
+        raise ArgumentError(
+            f"Pruning ends at step {prune.end_step}, and this `fit` at {last} steps. "
+            "Train for longer, or lower begin_step or prune_steps."
+        )
+
+
+def _check_has_gradient(prune: Any, model: keras.Model) -> None:
+    """Rejects a loss at its minimum, whose gradients are rounding errors."""
+    distilled = isinstance(model, keras.distillation.Distiller)
+    if not distilled or model.student_loss_weight or prune.method.name != "sensitivity":
+        return
+    teacher, student = model.teacher.get_weights(), model.student.get_weights()
+    if len(teacher) == len(student) and all(map(np.array_equal, teacher, student)):
+        raise ArgumentError(
+            "The student equals its teacher and the labels have no weight, so the loss "
+            "has no gradient. Pass weight=0.5 to ki.distiller, or a method with `data`."
+        )
+
+
+def _has_revived(ffn: FFN) -> bool:
+    """Whether weights of pruned units are not zero."""
+    mask = ffn.mask.value
+    if ops.all(mask):
+        return False
+    # Entries that belong to no unit of this group count as active.
+    return any(
+        bool(ops.any(ops.where(cut.spread(mask, 1) > 0, 0, cut.variable.value)))
+        for cut in ffn.kernel_cuts()
+    )

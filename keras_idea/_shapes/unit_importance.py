@@ -11,8 +11,8 @@ from keras import ops
 from keras_idea._finding.find import FFN, find_groups
 from keras_idea._groups.state import Scoring
 from keras_idea._keras.models import compile_arguments
+from keras_idea._step.algorithm import Track
 from keras_idea._step.pruner import NeuronPruner
-from keras_idea._step.scores_and_masks import Track
 from keras_idea._surgery.compact import narrowed
 from keras_idea.errors import ArgumentError
 from keras_idea.methods.calibration import Samples, calling

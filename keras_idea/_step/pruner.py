@@ -33,14 +33,13 @@ from keras_idea._keras.optimizer_variables import (
     untrack_variable,
 )
 from keras_idea._signals import held_back
+from keras_idea._step.algorithm import StepGradients, Track, update_scores_and_masks
 from keras_idea._step.replicas import (
     once_for_all_replicas,
     scope_of,
     wait_for_gradients,
 )
 from keras_idea._step.row_ops import of_active, zero_rows
-from keras_idea._step.scores_and_masks import Track, update_scores_and_masks
-from keras_idea._step.step_gradients import StepGradients
 from keras_idea._typing import Tensor
 from keras_idea.errors import ArgumentError
 from keras_idea.methods.learned_mask import MaskLearner
@@ -204,12 +203,12 @@ def _scored(method: Method, track: Track, gradients: StepGradients) -> Tensor:
     if tuple(scores.shape) not in shapes:
         raise ArgumentError(
             f"`score` of method {method.name!r} must return a tensor of shape "
-            f"{' or '.join(map(str, shapes[::-1]))}. Received: a tensor of shape "
+            f"{' or '.join(map(str, shapes[::-1]))}. Received: shape "
             f"{tuple(scores.shape)}, of {track.ffn.name}."
         )
-    if tuple(scores.shape) == shapes[0]:
-        return scores
-    return ops.broadcast_to(scores, shapes[0])  # as of each kernel
+    # One number for each unit is that of each kernel.
+    many = tuple(scores.shape) == shapes[0]
+    return scores if many else ops.broadcast_to(scores, shapes[0])
 
 
 def _renew_train_function(model: keras.Model) -> None:

@@ -1,10 +1,9 @@
 """One decision for all replicas of a TensorFlow strategy.
 
 Each replica of a `MirroredStrategy` calls the optimizer's `apply` with the gradient of
-its own share of the batch. The neurons are scored by their sum, which is what the
-optimizer takes its step with, and masks are made once, for all copies. On a mesh of
-jax, and under torch's DistributedDataParallel, the gradient that reaches the optimizer
-is that of the whole batch already: nothing is summed there.
+its own share of the batch. The neurons are scored by their sum, and masks are made
+once, for all copies. On a mesh of jax, and under torch's DistributedDataParallel, the
+optimizer is given the gradient of the whole batch already.
 """
 
 import contextlib
@@ -93,9 +92,8 @@ def wait_for_gradients(
 
 
 def _strategy(model: keras.Model) -> Any:
-    if keras.backend.backend() != "tensorflow":
-        return None
-    return getattr(model, "distribute_strategy", None)
+    tensorflow = keras.backend.backend() == "tensorflow"
+    return getattr(model, "distribute_strategy", None) if tensorflow else None
 
 
 def _several_replicas() -> Any:

@@ -1,6 +1,8 @@
-"""The gradients that one step of an optimizer is made with, and what they tell."""
+"""Algorithm 1 in one step: what the gradients tell; new scores, masks and zeros."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import keras
 from keras import ops
@@ -14,9 +16,37 @@ from keras_idea._keras.optimizer_variables import (
     variable_key,
 )
 from keras_idea._step.replicas import sums_over_replicas
-from keras_idea._step.row_ops import mean_sensitivity
+from keras_idea._step.row_ops import known_count, mean_sensitivity, zero_rows
 from keras_idea._typing import Tensor
-from keras_idea.functional.importance import sensitivity
+from keras_idea.functional.importance import ema, sensitivity
+from keras_idea.functional.masks import top_k_mask
+from keras_idea.functional.width import WidthSchedule
+
+
+@dataclasses.dataclass(eq=False)
+class Track:
+    """One group in the course of a pruning run.
+
+    Attributes:
+        ffn: `FFN` handle.
+        schedule: `WidthSchedule`, its width over the steps; None: it keeps all units.
+        scheduled: bool, whether its mask follows the schedule at each step; else it
+            is only scored.
+        began: int, the active units when the run began.
+        scores: variable of the optimizer, shaped as the state's scores: the newest, as
+            long as a pruner is at work.
+        mask: variable of the optimizer, shaped as the state's mask; likewise.
+    """
+
+    ffn: FFN
+    schedule: Any = None
+    scheduled: bool = False
+    began: int = dataclasses.field(init=False)
+    scores: keras.Variable = None
+    mask: keras.Variable = None
+
+    def __post_init__(self) -> None:
+        self.began = self.ffn.width
 
 
 class StepGradients:
@@ -131,3 +161,48 @@ def _summed(cut: Cut, weights: Tensor, gradient: Tensor) -> Tensor:
     product = ops.cast(weights, "float32") * ops.cast(gradient, "float32")
     [mean] = cut.split(ops.sum(product, axis=cut.weights_axes))
     return mean * cut.size  # which is the mean over a unit's entries
+
+
+def update_scores_and_masks(
+    tracks: Sequence[Track],
+    sensitivities: Sequence[Tensor],
+    iterations: keras.Variable | Tensor,
+    is_step_end: bool | Tensor = True,
+) -> None:
+    """Renews scores and masks, and zeroes the weights of pruned neurons.
+
+    `is_step_end` is True; or a bool tensor: False in the middle of an accumulated step,
+    in which nothing changes. A mask waits until there are scores.
+    """
+    together: dict[tuple[WidthSchedule, tuple], list[Track]] = {}
+    for track, new in zip(tracks, sensitivities, strict=True):
+        old = track.scores.value
+        # What is not finite was not measured, and leaves the score as it was.
+        measured = ops.isfinite(new)
+        if is_step_end is not True:
+            measured = ops.logical_and(measured, is_step_end)
+        scores = ema(new, old, track.ffn.state.scoring.ema_decay)
+        track.scores.assign(ops.where(measured, scores, old))
+        if track.scheduled:
+            # One operation on many small arrays instead of many: where nothing is
+            # compiled, each costs more than its arithmetic.
+            key = track.schedule, tuple(track.mask.shape)
+            together.setdefault(key, []).append(track)
+    step = known_count(iterations)
+    for (schedule, shape), alike in together.items():
+        if step is None:
+            width = schedule.call(ops.cast(iterations, "int32"))
+        elif (width := schedule(step)) == shape[-1]:
+            continue
+        alive = ops.stack([track.mask.value for track in alike])
+        scored = [t.ffn.state.importance_of(t.scores.value) for t in alike]
+        importance = ops.stack(scored)
+        axes = tuple(range(1, len(importance.shape)))
+        renewed = ops.any(importance, axis=axes, keepdims=True)
+        if is_step_end is not True:
+            renewed = ops.logical_and(renewed, is_step_end)
+        masks = ops.where(renewed, top_k_mask(importance, width, alive), alive)
+        for i, track in enumerate(alike):
+            track.mask.assign(masks[i])
+    for track in tracks:
+        zero_rows(track.ffn.cuts(), track.mask.value)
