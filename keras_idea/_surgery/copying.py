@@ -14,6 +14,7 @@ import keras
 import numpy as np
 
 from keras_idea._finding.find import find_groups
+from keras_idea._graph.configs import warn_of_stuck
 from keras_idea._groups.state import NeuronState, scope_at
 from keras_idea._keras.layers import (
     copy_flags,
@@ -31,7 +32,6 @@ from keras_idea._keras.models import Functional, made_of_tensors, trusted_config
 from keras_idea._keras.variables import copy_training, without_values
 from keras_idea._layers import Prunable
 from keras_idea._surgery.narrow_in_place import narrow_whole
-from keras_idea._surgery.own_config import warn_of_stuck
 from keras_idea._validation import what_was_raised
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import is_backbone, is_preprocessor, is_task

@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_idea._finding.find import FFN
+from keras_idea._graph.configs import Stuck, set_configs, warn_of_stuck
 from keras_idea._groups.cut import Cut
 from keras_idea._groups.find_channels import followed
 from keras_idea._groups.kinds import CHANNELS
@@ -29,15 +30,13 @@ from keras_idea._keras.optimizer_variables import parts, rename_key, variable_ke
 from keras_idea._keras.variables import give_value
 from keras_idea._signals import held_back
 from keras_idea._step.replicas import scope_of
-from keras_idea._surgery.checks import backbones_of, layers_of
+from keras_idea._surgery.checks import layers_of
 from keras_idea._surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
     with_slots,
 )
-from keras_idea._surgery.own_config import follow_widths, warn_of_stuck
 from keras_idea._typing import Tensor
-from keras_idea.hub.ffn import known_ffns
 
 
 def narrow_variable(
@@ -141,9 +140,6 @@ def narrow_to(
             ffn.weights.set_hidden_dim(kept.shape[-1])
         undo.pop_all()  # all are narrow: nothing is put back
     if pairs:
-        for backbone in backbones_of(model, [ffn for ffn, _ in pairs]):
-            for known in known_ffns(backbone):
-                known.tell_width()
         if any(ffn.kind == CHANNELS for ffn, _ in pairs):
             tell_shapes(student_of(model), followed(model))
         refresh(model)
@@ -152,7 +148,7 @@ def narrow_to(
 @held_back()
 def narrow_whole(
     model: keras.Model, pairs: Sequence[tuple[FFN, np.ndarray]]
-) -> list[keras.layers.Layer]:
+) -> list[Stuck]:
     """As `narrow_to`; and the configs of blocks, and what shows shapes, follow.
 
     Returns the blocks in the model whose configs cannot follow; of layers around it, it
@@ -161,12 +157,14 @@ def narrow_whole(
     if not pairs:
         return []
     ffns = [ffn for ffn, _ in pairs]
-    before = [(ffn, width) for ffn in ffns for width in (ffn.full_dim, ffn.hidden_dim)]
+    before = [ffn.hidden_dim for ffn in ffns]
     narrow_to(model, pairs)
-    widths = {(width, ffn.hidden_dim) for ffn, width in before}
+    units = [(n, ffn.hidden_dim) for n, ffn in zip(before, ffns, strict=True)]
+    cuts = [cut for ffn in ffns for cut in [*ffn.held_cuts(), *ffn.state.cuts()]]
+    variables = [cut.variable for cut in cuts]
     for layer in layers_around(model, layers_of(ffns)):
-        warn_of_stuck(follow_widths(layer, widths))
-    stuck = follow_widths(model, widths)
+        warn_of_stuck(set_configs(layer, variables, units))
+    stuck = set_configs(model, variables, units)
     refresh_graphs(model, ffns)
     return stuck
 

@@ -6,25 +6,20 @@ it is and as if it were narrower, and the numbers in its operations are compared
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import keras
-import numpy as np
 
 from keras_idea._finding.find import FFN
+from keras_idea._graph.configs import as_if, set_configs
 from keras_idea._groups.channels import ChannelGroup
 from keras_idea._groups.dense import DenseGroup
 from keras_idea._groups.find_channels import followed, has_code
 from keras_idea._groups.kinds import CHANNELS
-from keras_idea._keras.channels import tell_shapes
-from keras_idea._keras.layers import set_config_number, student_of, walk
 from keras_idea._keras.symbolic import Call
-from keras_idea._keras.variables import shaped
 from keras_idea._signals import held_back
-from keras_idea._surgery.own_config import calls_of, first_difference, set_widths
+from keras_idea._surgery.own_config import calls_of, first_difference
 from keras_idea.errors import ArgumentError
-from keras_idea.hub.families import is_backbone
-from keras_idea.hub.ffn import known_ffns
 
 
 def check_width_in_code(model: keras.Model, ffns: Sequence[FFN]) -> None:
@@ -51,25 +46,19 @@ def check_width_in_code(model: keras.Model, ffns: Sequence[FFN]) -> None:
 
 
 @held_back()  # for the model says meanwhile that it is narrower
-def stuck_blocks(
-    model: keras.Model, targets: Sequence[tuple[FFN, int]]
-) -> list[keras.layers.Layer]:
-    """The blocks whose configs would not make them again once they are narrow."""
-    narrower = [(ffn, target) for ffn, target in targets if target < ffn.hidden_dim]
-    if not narrower:
-        return []
-    with _narrower(model, narrower) as stuck:
-        return stuck
-
-
-@held_back()  # for the model says meanwhile that it is narrower
 def _difference(model: keras.Model, ffns: Sequence[FFN]) -> str | None:
     """The first operation that is given another number in the narrower model."""
-    half = [(ffn, max(1, ffn.hidden_dim // 2)) for ffn in ffns]
+    half = [(ffn.weights, max(1, ffn.hidden_dim // 2)) for ffn in ffns]
+    states = [
+        held.cuts() if (held := ffn.held_state) and ffn.holds_state else []
+        for ffn in ffns
+    ]
     channels = any(ffn.kind == CHANNELS for ffn in ffns)
     calls = functools.partial(_calls_of_channels if channels else calls_of, model)
     wide = calls()
-    with _narrower(model, half):
+    with contextlib.ExitStack() as undo:
+        variables = undo.enter_context(as_if(model, half, states))
+        set_configs(model, variables, undo=undo)
         found = first_difference(wide, calls())
     # Code that does something else each time says nothing.
     return None if found and first_difference(wide, calls()) else found
@@ -81,44 +70,3 @@ def _calls_of_channels(model: keras.Model) -> list[Call] | None:
     if any(recording.opaque for recording in recordings):
         return None
     return [call for recording in recordings for call in recording.calls]
-
-
-def _tell_shapes(model: keras.Model) -> None:
-    tell_shapes(student_of(model), followed(model))
-
-
-@contextlib.contextmanager
-def _narrower(
-    model: keras.Model, targets: Sequence[tuple[FFN, int]]
-) -> Iterator[list[keras.layers.Layer]]:
-    """A scope in which a model says that its FFNs are narrower; its values stay.
-
-    Yields the blocks whose configs cannot follow.
-    """
-    backbones = [layer for layer in walk(model) if is_backbone(layer)]
-    known = [ffn for backbone in backbones for ffn in known_ffns(backbone)]
-    with contextlib.ExitStack() as scopes:
-        channels = any(ffn.kind == CHANNELS for ffn, _ in targets) and has_code(model)
-        if channels:
-            scopes.callback(_tell_shapes, model)
-        for each in known:
-            scopes.callback(each.tell_width)  # once the widths are as before
-        widths = set()
-        for ffn, width in targets:
-            wide, held = ffn.hidden_dim, ffn.held_state
-            widths |= {(wide, width), (held and held.full_dim or wide, width)}
-            states = held.cuts() if held and ffn.holds_state else []
-            # Before the shapes, so that layers are told once those are as before.
-            scopes.callback(ffn.weights.set_hidden_dim, wide)
-            for cut in [*ffn.held_cuts(), *states]:
-                scopes.enter_context(shaped(cut.variable, cut.shape(width)))
-                scopes.callback(cut.narrow_labels(np.arange(width)))
-            ffn.weights.set_hidden_dim(width)
-        for each in known:
-            each.tell_width()
-        if channels:
-            _tell_shapes(model)
-        changed, stuck = set_widths(model, widths)
-        for layer, name, number in changed:
-            scopes.callback(set_config_number, layer, name, number)
-        yield stuck

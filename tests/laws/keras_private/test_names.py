@@ -56,7 +56,6 @@ def test_what_layers_hold():
     assert inside.is_rematerialized(inner)
     with inside.without_remat(inner):
         assert inner(np.ones((1, 4), "float32")).shape == (1, 3)
-    assert inside.config_number(inner, "units") == 3
     norm = built(layers.BatchNormalization())
     inside.set_last_dim(norm, 5)
     assert norm.input_spec.axes == {-1: 5}
