@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import keras
 
-from keras_idea._groups.attention import AttentionGroup, HeadArguments
+from keras_idea._groups.attention import AttentionGroup
 from keras_idea._groups.dense import Found
 from keras_idea._groups.dense_reasons import why_not_plain
 from keras_idea._keras.attention import numbers_of_heads, projections_of
@@ -56,7 +56,7 @@ def find_heads(model: keras.layers.Layer) -> Found[AttentionGroup]:
         elif id(layer) in hub:
             why_not = f"it lies in a layer of KerasHub's, {_HELD_BY_HUB}"
         if why_not is None:
-            groups.append(_group(layer, holders[id(layer)], None))
+            groups.append(_group(layer, holders[id(layer)]))
         else:
             left_out[layer.path] = why_not
     places = {id(layer): place for place, layer in reversed(list(enumerate(layers)))}
@@ -94,11 +94,7 @@ def _of_backbone(
             first = next(iter(reasons.values()))
             left_out |= {layer.path: reasons.get(layer.path, first) for layer in layers}
         else:
-            arguments_of_heads = HeadArguments(backbone, *arguments)
-            groups += [
-                _group(layer, holders[id(layer)], arguments_of_heads)
-                for layer in layers
-            ]
+            groups += [_group(layer, holders[id(layer)]) for layer in layers]
     return groups, left_out
 
 
@@ -126,9 +122,7 @@ def _why_not(layer: keras.layers.Layer) -> str | None:
 
 
 def _group(
-    layer: keras.layers.Layer,
-    holders: list[keras.layers.Layer],
-    arguments: HeadArguments | None,
+    layer: keras.layers.Layer, holders: list[keras.layers.Layer]
 ) -> AttentionGroup:
     parts = projections_of(layer)
     assert parts is not None  # else `_why_not` has said so
@@ -143,5 +137,4 @@ def _group(
         width=1 if heads_apart else layer.head_dim,
         sinks=getattr(layer, "sinks", None),
         holders=holders,
-        arguments=arguments,
     )

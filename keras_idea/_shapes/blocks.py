@@ -1,8 +1,9 @@
 """Finds the blocks of a model, ranks them, and removes some."""
 
 import contextlib
+import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -89,19 +90,6 @@ def patterns(model: keras.Model, depth: int, count: int) -> tuple[list, list]:
     return kinds(depth), kinds(count)
 
 
-@contextlib.contextmanager
-def without(blocks: Sequence[keras.layers.Layer]) -> Iterator[None]:
-    """A scope in which blocks return their first input."""
-    with contextlib.ExitStack() as changes:
-        for block in blocks:
-            changes.enter_context(instead(block, "call", _passing(block.call)))
-        yield
-
-
-def _passing(call: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *args, **kwargs: first_argument(call, args, kwargs)
-
-
 def block_influence(
     model: keras.Model,
     blocks: Sequence[keras.layers.Layer],
@@ -144,9 +132,16 @@ def take_out(model: keras.Model, kept: Sequence[int]) -> keras.Model:
     given_up = {id(variable) for block in gone for variable in block.variables}
     stay = [v for v in model.variables if id(v) not in given_up]
     copy_values(zip(stay, copy.variables, strict=True))
-    with without(gone):
+    with contextlib.ExitStack() as changes:
+        for block in gone:  # returns what it is given
+            passing = functools.partial(_first, block.call)
+            changes.enter_context(instead(block, "call", passing))
         check_same_function(model, copy)
     return copy
+
+
+def _first(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return first_argument(call, args, kwargs)
 
 
 def _by_block(backbone: keras.Model, depth: int) -> dict[str, Any]:

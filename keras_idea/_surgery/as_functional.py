@@ -79,12 +79,13 @@ def as_functional(model: keras.Model) -> keras.Model:
         )
     calls = _calls(model)
     copies = _Copies()
+    given = getattr(model, "input", None)
+    if given is None:
+        given = calls.inputs if len(calls.inputs) > 1 else calls.inputs[0]
     inputs = keras.tree.map_structure(
-        lambda tensor: keras.Input(tensor.shape[1:], dtype=tensor.dtype),
-        _inputs_of(model, calls),
+        lambda tensor: keras.Input(tensor.shape[1:], dtype=tensor.dtype), given
     )
-    given = keras.tree.flatten(inputs)
-    made = dict(zip(map(id, calls.inputs), given, strict=True))
+    made = dict(zip(map(id, calls.inputs), keras.tree.flatten(inputs), strict=True))
     for call in calls.calls:
         _again(call, copies, made)
     outputs = [made[id(tensor)] for tensor in calls.outputs]
@@ -184,14 +185,6 @@ def _to_leave_whole(
         }
         if any(id(v) in own and id(v) not in kept for v in layer.variables):
             yield layer
-
-
-def _inputs_of(model: keras.Model, recording: Recording) -> Any:
-    """The tensors of the model's inputs, in its structure."""
-    given = getattr(model, "input", None)
-    if given is not None:
-        return given
-    return recording.inputs[0] if len(recording.inputs) == 1 else recording.inputs
 
 
 def _again(call: Call, copies: _Copies, made: dict[int, keras.KerasTensor]) -> None:

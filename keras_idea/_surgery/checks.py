@@ -1,6 +1,5 @@
 """What must be true of a model before it is pruned, narrowed or copied."""
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -9,15 +8,12 @@ import keras
 from keras_idea._finding.explain import why_nothing
 from keras_idea._finding.find import FFN, find_groups
 from keras_idea._groups.kinds import KINDS, NEURONS, KindName
-from keras_idea._keras.around import layers_around
-from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.layers import called_parts, student_of, walk
 from keras_idea._keras.optimizer_variables import innermost, parts, trained_variables
 from keras_idea._step.replicas import replicas_of
-from keras_idea._surgery.one_number import check_one_count, check_one_width
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import check_family, is_backbone
-from keras_idea.hub.rebuild import check_plain, check_rebuildable
+from keras_idea.hub.rebuild import check_plain
 
 #: Which groups of a model: a function of a handle; None: all.
 Groups: TypeAlias = Callable[[FFN], bool] | None
@@ -75,45 +71,6 @@ def check_trainable(
         )
     _check_steps(model)
     return ffns
-
-
-def layers_of(ffns: Sequence[FFN]) -> list[keras.layers.Layer]:
-    """The layers that hold the weights of FFNs."""
-    return [layer for ffn in ffns for layer in ffn.layers]
-
-
-def backbones_of(model: keras.layers.Layer, ffns: Sequence[FFN]) -> list[keras.Model]:
-    """The KerasHub backbones in a model, and those around it that hold its FFNs."""
-    parts = [walk(layer) for layer in layers_around(model, layers_of(ffns))]
-    layers = itertools.chain(walk(model), *parts)
-    found = {id(layer): layer for layer in layers if is_backbone(layer)}
-    return list(found.values())
-
-
-def check_backbones(model: keras.Model, targets: Sequence[tuple[FFN, int]]) -> None:
-    """Rejects KerasHub models that could not be saved or made again once narrow.
-
-    With each FFN comes how many neurons it is to keep. Of those around the model, which
-    it is not made of, it warns.
-    """
-    widths = {id(ffn.layer): target for ffn, target in targets}
-    inside = set(map(id, walk(model)))
-    for backbone in backbones_of(model, [ffn for ffn, _ in targets]):
-        if not any(id(layer) in widths for layer in walk(backbone)):
-            continue
-        try:
-            check_family(backbone)
-            check_rebuildable(backbone)
-            check_one_width(backbone, widths)
-            check_one_count(backbone, widths)
-        except ArgumentError as error:
-            if id(backbone) in inside:
-                raise
-            warn_user(
-                f"{type(backbone).__name__} '{backbone.name}' has layers of model "
-                f"'{model.name}', and a file of it could not be loaded once they are "
-                f"narrow. {error}"
-            )
 
 
 def check_not_pruning(model: keras.layers.Layer, what: str) -> list[FFN]:

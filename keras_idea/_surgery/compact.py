@@ -8,20 +8,18 @@ import keras
 import numpy as np
 
 from keras_idea._finding.find import FFN, find_groups
+from keras_idea._graph.configs import check_configs, warn_of_stuck
 from keras_idea._keras.callbacks import warn_user
-from keras_idea._keras.layers import is_built, student_of, walk
+from keras_idea._keras.layers import is_built, student_of
 from keras_idea._keras.models import compile_arguments
 from keras_idea._layers import Prunable
 from keras_idea._surgery.checks import check_not_pruning
 from keras_idea._surgery.copying import Copies, copied
 from keras_idea._surgery.narrow_in_place import narrow_whole
-from keras_idea._surgery.one_number import check_one_count, check_one_width
 from keras_idea._surgery.optimizer_state import copy_optimizer, optimizer_like
-from keras_idea._surgery.own_config import warn_of_stuck
 from keras_idea._surgery.trial import size_for, try_cuts
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.compare import check_same_function
-from keras_idea.hub.families import is_backbone
 
 Model = TypeVar("Model", bound=keras.layers.Layer)
 
@@ -121,10 +119,7 @@ def _kept(
             "it on data, or `model.build(input_shape)`, first."
         )
     kept = [(ffn, kept_of(ffn)) for ffn in ffns]
-    widths = {id(ffn.layer): stay.shape[-1] for ffn, stay in kept}
-    for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
-        check_one_width(backbone, widths)
-        check_one_count(backbone, widths)
+    check_configs(model, [(f, stay.shape[-1]) for f, stay in kept], hub_only=True)
     return kept
 
 

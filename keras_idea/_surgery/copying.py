@@ -14,11 +14,11 @@ import keras
 import numpy as np
 
 from keras_idea._finding.find import find_groups
+from keras_idea._graph.configs import warn_of_stuck
 from keras_idea._groups.state import NeuronState, scope_at
 from keras_idea._keras.layers import (
     copy_flags,
     first_argument,
-    has_default_config,
     is_built,
     own_settings,
     own_weights,
@@ -31,7 +31,6 @@ from keras_idea._keras.models import Functional, made_of_tensors, trusted_config
 from keras_idea._keras.variables import copy_training, without_values
 from keras_idea._layers import Prunable
 from keras_idea._surgery.narrow_in_place import narrow_whole
-from keras_idea._surgery.own_config import warn_of_stuck
 from keras_idea._validation import what_was_raised
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import is_backbone, is_preprocessor, is_task
@@ -188,9 +187,6 @@ class _Maker:
 def of_config(layer: Any, name: str | None = None) -> Any:
     """Returns a layer of the same class and config, not built."""
     cls, raised = type(layer), []
-    if isinstance(layer, keras.Model) and has_default_config(layer):
-        # Keras would take the defaults of its constructor.
-        _refuse(layer, "its class has no `get_config`")
 
     def with_functions(config: dict[str, Any]) -> dict[str, Any]:
         held = {name: getattr(layer, name, None) for name in config}

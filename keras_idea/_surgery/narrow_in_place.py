@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_idea._finding.find import FFN
+from keras_idea._graph.configs import Stuck, set_configs, warn_of_stuck
 from keras_idea._groups.cut import Cut
 from keras_idea._groups.find_channels import followed
 from keras_idea._groups.kinds import CHANNELS
@@ -29,15 +30,12 @@ from keras_idea._keras.optimizer_variables import parts, rename_key, variable_ke
 from keras_idea._keras.variables import give_value
 from keras_idea._signals import held_back
 from keras_idea._step.replicas import scope_of
-from keras_idea._surgery.checks import backbones_of, layers_of
 from keras_idea._surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
     with_slots,
 )
-from keras_idea._surgery.own_config import follow_widths, warn_of_stuck
 from keras_idea._typing import Tensor
-from keras_idea.hub.ffn import known_ffns
 
 
 def narrow_variable(
@@ -111,7 +109,7 @@ def resize(variable: keras.Variable, value: Tensor) -> None:
 @held_back()
 def narrow_whole(
     model: keras.Model, pairs: Sequence[tuple[FFN, np.ndarray]]
-) -> list[keras.layers.Layer]:
+) -> list[Stuck]:
     """Narrows groups to given units, in place, with configs and graphs.
 
     Variables and the optimizer's slots are sliced one by one, on their devices, so the
@@ -126,7 +124,7 @@ def narrow_whole(
             `Cut.take`).
 
     Returns:
-        list of the blocks in the model whose configs cannot follow; of layers around
+        list of the layers in the model whose configs cannot follow; of layers around
         it, it warns.
 
     Raises:
@@ -135,7 +133,7 @@ def narrow_whole(
     if not pairs:
         return []
     ffns = [ffn for ffn, _ in pairs]
-    before = [(ffn, width) for ffn in ffns for width in (ffn.full_dim, ffn.hidden_dim)]
+    before = [ffn.hidden_dim for ffn in ffns]
     optimizer = built_optimizer(model)
     if optimizer is not None:
         check_carriable(optimizer)
@@ -147,27 +145,22 @@ def narrow_whole(
                 undo.callback(narrow_variable(optimizer, cut, kept))
             ffn.weights.set_hidden_dim(kept.shape[-1])
         undo.pop_all()  # all are narrow: nothing is put back
-    tell_widths(model, ffns)
     if any(ffn.kind == CHANNELS for ffn in ffns):
         tell_shapes(student_of(model), followed(model))
     refresh(model)
-    widths = {(width, ffn.hidden_dim) for ffn, width in before}
-    for layer in layers_around(model, layers_of(ffns)):
-        warn_of_stuck(follow_widths(layer, widths))
-    stuck = follow_widths(model, widths)
+    units = [(n, ffn.hidden_dim) for n, ffn in zip(before, ffns, strict=True)]
+    cuts = [cut for ffn in ffns for cut in [*ffn.held_cuts(), *ffn.state.cuts()]]
+    variables = [cut.variable for cut in cuts]
+    held = [layer for ffn in ffns for layer in ffn.layers]
+    for layer in layers_around(model, held):
+        warn_of_stuck(set_configs(layer, variables, units))
+    stuck = set_configs(model, variables, units)
     # Functional models show the shapes of their layers.
-    narrowed = {id(layer) for ffn in ffns for layer in ffn.layers}
+    narrowed = set(map(id, held))
     for part in all_layers(model):
         if any(id(layer) in narrowed for layer in sublayers(part)):
             renew_shapes(part)
     return stuck
-
-
-def tell_widths(model: keras.layers.Layer, ffns: Sequence[FFN]) -> None:
-    """Makes KerasHub's blocks and backbones say how wide their FFNs are now."""
-    for backbone in backbones_of(model, ffns):
-        for known in known_ffns(backbone):
-            known.tell_width()
 
 
 def refresh(model: keras.Model) -> None:

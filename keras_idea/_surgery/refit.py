@@ -130,14 +130,11 @@ def check_refit(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reader:
-    """A kernel that reads the units of groups.
+    """A kernel that reads the units of groups, as a matrix `(R, D)`.
 
     Attributes:
         name: str, for messages: the group's, or the path of a layer that reads several.
-        kernel: a Keras variable; as a matrix `(R, D)` it is multiplied with what is
-            looked at.
-        bias: the variable that is added to the product, or None.
-        look: what looks at the other factor, `(..., R)`.
+        look: makes the capture of what the kernel is multiplied with, `(..., R)`.
         outputs: int, D.
         rows: list of (group, the rows of each of its units: int array `(F, rows)`).
     """
@@ -219,7 +216,7 @@ def _reader(group: FFN) -> Reader:
 
 
 def _first_axes(group: FFN) -> keras.Variable:
-    """The kernel that reads a group, of which its units are the first axes."""
+    """Returns the kernel that reads a group; its first axes must be the units."""
     last = group.kernel_cuts()[-1]
     first = last.axis == 0
     for reader in group.weights.readers[:1]:
@@ -261,10 +258,10 @@ def _flat(layer: Any, rows: int, inputs: Tensor) -> Tensor:
 
 
 def _patches(layer: Any, rows: int, inputs: Tensor) -> Tensor:
-    """Returns what the kernel `(rows, D)` of a convolution is multiplied with.
+    """Returns what a convolution's kernel is multiplied with: `(B, places, R)`.
 
-    `(samples, places, rows)`. As in `keras.ops.image.extract_patches`, the patches are
-    a convolution with an identity matrix; here of any rank, and with causal padding.
+    As in `keras.ops.image.extract_patches`, the patches are a convolution with an
+    identity matrix; here of any rank, and with causal padding.
     """
     outputs = layer.compute_output_shape((1, *inputs.shape[1:]))
     places = math.prod(outputs) // layer.filters
@@ -307,8 +304,8 @@ class Products:
     """Adds up the products of what a kernel reads: `(2, R + 1, R + 1)`.
 
     The first is of the samples to fit on, the second of those held out. The last row
-    and column are of a one, for the bias. From all values the mean of the first batch
-    is taken: in float32 a large mean would leave few digits to what varies.
+    and column are of a one, for the bias. The mean of the first batch is subtracted
+    from all values: in float32 a large mean would leave few digits to what varies.
     """
 
     def __init__(self) -> None:
@@ -319,7 +316,10 @@ class Products:
         """What a batch adds: a `Statistic`."""
         batch, rows = hidden.shape[0], hidden.shape[-1]
         hidden = ops.reshape(ops.cast(hidden, "float32"), (batch, -1, rows))
-        counts_BT1 = _counts(hidden, mask)
+        counts_BT1 = ops.ones_like(hidden[..., :1])
+        if mask is not None:  # of any type
+            mask_BT1 = ops.cast(ops.reshape(mask, ops.shape(counts_BT1)), "bool")
+            counts_BT1 = ops.cast(mask_BT1, "float32")
         # Not a product, in which padding that is not finite would remain.
         hidden = ops.where(counts_BT1 > 0, hidden, 0.0)
         if self.shift is None:
@@ -340,15 +340,6 @@ class Products:
         # (H + 1 s)^T (H + 1 s), where `ones` is H^T 1, and its last entry the samples.
         crossed = np.outer(shift, ones + 0.5 * ones[-1] * shift)
         return gram + crossed + crossed.T
-
-
-def _counts(hidden_BTR: Tensor, mask: Tensor | None) -> Tensor:
-    """1 for each token that counts, float32 `(B, T, 1)`."""
-    counts_BT1 = ops.ones_like(hidden_BTR[..., :1], dtype="float32")
-    if mask is None:
-        return counts_BT1
-    mask_BT1 = ops.reshape(mask, ops.shape(counts_BT1))
-    return ops.cast(ops.cast(mask_BT1, "bool"), "float32")  # of any type
 
 
 def _gram(hidden_BTR: Tensor) -> Tensor:

@@ -16,19 +16,17 @@ from keras import ops
 
 from keras_idea import _processes as processes
 from keras_idea._finding.find import FFN
+from keras_idea._graph.configs import set_configs
 from keras_idea._groups.find_channels import OPEN_SIZE
 from keras_idea._groups.kinds import CHANNELS, KindName
 from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.layers import (
     called_parts,
-    set_config_number,
     student_of,
     walk,
 )
 from keras_idea._keras.variables import shaped
 from keras_idea._signals import held_back
-from keras_idea._surgery.narrow_in_place import tell_widths
-from keras_idea._surgery.own_config import set_widths
 from keras_idea._typing import Tensor
 from keras_idea._validation import what_was_raised
 from keras_idea.errors import ArgumentError
@@ -43,12 +41,10 @@ _SMALL = 1e-3
 _EXACT_WHEN_CUT: frozenset[KindName] = frozenset()
 
 
-def try_groups(
-    model: keras.layers.Layer, groups: Sequence[FFN]
-) -> list[keras.layers.Layer]:
+def try_groups(model: keras.layers.Layer, groups: Sequence[FFN]) -> None:
     """Tries to cut half of the active units out of groups; see `try_cuts`."""
     rng = np.random.default_rng(0)
-    return try_cuts(model, [(group, _half(group, rng)) for group in groups])
+    try_cuts(model, [(group, _half(group, rng)) for group in groups])
 
 
 def _half(group: FFN, rng: np.random.Generator) -> np.ndarray:
@@ -60,7 +56,7 @@ def _half(group: FFN, rng: np.random.Generator) -> np.ndarray:
 
 
 @held_back()  # because the model says for a moment that it is narrower
-def try_cuts(model: keras.layers.Layer, cuts: Cuts) -> list[keras.layers.Layer]:
+def try_cuts(model: keras.layers.Layer, cuts: Cuts) -> None:
     """Compares a model of masked units with one in which they are cut out.
 
     In a model without `call`, each model in it is tried. Warns if there is no example
@@ -69,9 +65,6 @@ def try_cuts(model: keras.layers.Layer, cuts: Cuts) -> list[keras.layers.Layer]:
     Args:
         model: keras.layers.Layer. Built and in sync. It is left as it was.
         cuts: list of (group, ascending indices of the units that stay).
-
-    Returns:
-        list of the blocks whose configs cannot follow.
 
     Raises:
         ArgumentError: If the two differ, or if the narrow model raises. It names one
@@ -82,9 +75,8 @@ def try_cuts(model: keras.layers.Layer, cuts: Cuts) -> list[keras.layers.Layer]:
         for group, kept in cuts
         if kept.shape[-1] < group.hidden_dim and group.kind not in _EXACT_WHEN_CUT
     ]
-    stuck: list[keras.layers.Layer] = []
     if processes.count() > 1:
-        return stuck
+        return
     for part in called_parts(student_of(model)):
         inside = set(map(id, walk(part)))
         theirs = [
@@ -93,11 +85,10 @@ def try_cuts(model: keras.layers.Layer, cuts: Cuts) -> list[keras.layers.Layer]:
             if inside.issuperset(map(id, group.layers))
         ]
         if theirs:
-            stuck += _try(part, theirs)
-    return stuck
+            _try(part, theirs)
 
 
-def _try(part: keras.layers.Layer, cuts: Cuts) -> list[keras.layers.Layer]:
+def _try(part: keras.layers.Layer, cuts: Cuts) -> None:
     """As `try_cuts`, of a part of a model that can be called."""
     trial = _Trial(part, size_for([group for group, _ in cuts]))
     try:
@@ -108,9 +99,7 @@ def _try(part: keras.layers.Layer, cuts: Cuts) -> list[keras.layers.Layer]:
             f"{what_was_raised(error)}. Compare the outputs of the narrow model with "
             "those of the masked one on your data."
         )
-        with contextlib.suppress(Exception), trial.narrow(cuts):
-            pass
-        return trial.stuck
+        return
     while failure and len(cuts) > 1:
         half = len(cuts) // 2
         first = trial.failure(cuts[:half])
@@ -124,19 +113,13 @@ def _try(part: keras.layers.Layer, cuts: Cuts) -> list[keras.layers.Layer]:
             "with their number. Leave them out: groups=lambda ffn: ffn.name != "
             f"{group.name!r}."
         )
-    return trial.stuck
 
 
 class _Trial:
-    """One model on one example.
-
-    Attributes:
-        stuck: list of the blocks whose configs could not follow the last cuts.
-    """
+    """One model on one example."""
 
     def __init__(self, model: keras.layers.Layer, size: int) -> None:
         self._model, self._size = model, size
-        self.stuck: list[keras.layers.Layer] = []
 
     @functools.cached_property
     def _inputs(self) -> Any:
@@ -163,7 +146,7 @@ class _Trial:
         if not any(np.isfinite(made).any() for made in masked):
             raise ValueError("its outputs are not finite")
         try:
-            with self.narrow(cuts) as values:
+            with self._narrow(cuts) as values:
                 narrow = self._outputs(values)
         except Exception as error:
             return f"the model raises {what_was_raised(error)}"
@@ -185,27 +168,23 @@ class _Trial:
         return values
 
     @contextlib.contextmanager
-    def narrow(self, cuts: Cuts) -> Iterator[dict[int, Tensor]]:
+    def _narrow(self, cuts: Cuts) -> Iterator[dict[int, Tensor]]:
         """A scope in which the model says that it is narrow; yields the values."""
-        values, widths = dict(self._values), set[tuple[int, int]]()
-        groups = [group for group, _ in cuts]
+        values, changed = dict(self._values), []
+        units = [(group.hidden_dim, kept.shape[-1]) for group, kept in cuts]
         with contextlib.ExitStack() as undo:
-            undo.callback(tell_widths, self._model, groups)  # when all is as before
             for group, kept in cuts:
-                wide, width, held = group.hidden_dim, kept.shape[-1], group.held_state
-                widths |= {(wide, width), ((held and held.full_dim) or wide, width)}
-                states = held.cuts() if held and group.holds_state else []
-                undo.callback(group.weights.set_hidden_dim, wide)
+                # Before the shapes, so that it is called once they are as before.
+                undo.callback(group.weights.set_hidden_dim, group.hidden_dim)
+                states = group.state.cuts() if group.holds_state else []
                 for cut in [*group.held_cuts(), *states]:
                     value = cut.take(kept, values[id(cut.variable)])
                     values[id(cut.variable)] = value
                     undo.enter_context(shaped(cut.variable, tuple(value.shape)))
                     undo.callback(cut.narrow_labels(kept))
-                group.weights.set_hidden_dim(width)
-            tell_widths(self._model, groups)
-            changed, self.stuck = set_widths(self._model, widths)
-            for layer, name, number in changed:
-                undo.callback(set_config_number, layer, name, number)
+                    changed.append(cut.variable)
+                group.weights.set_hidden_dim(kept.shape[-1])
+            set_configs(self._model, changed, units, undo)
             yield values
 
     def _outputs(self, values: dict[int, Tensor]) -> list[np.ndarray]:

@@ -11,14 +11,6 @@ from keras_idea._groups.dense import DenseGroup
 from keras_idea._groups.experts import ExpertGroup
 from keras_idea.hub.families import FFNLayout, ffn_layouts
 
-# What the layers that hold an FFN call its width.
-_WIDTH_ATTRIBUTES = (
-    "intermediate_dim",
-    "intermediate_size",
-    "mlp_dim",
-    "actual_intermediate_dim",
-)
-
 
 @dataclasses.dataclass(frozen=True)
 class HubFFN:
@@ -51,14 +43,6 @@ class HubFFN:
     def hidden_dim(self) -> int:
         """int, neurons (of each expert) the kernels have places for."""
         return self.group.hidden_dim
-
-    def tell_width(self) -> None:
-        """Has its layer and its backbone say how wide the kernels are now."""
-        argument = self.hidden_dim * self.layout.per_neuron
-        for name in _WIDTH_ATTRIBUTES:
-            if hasattr(self.owner, name):
-                setattr(self.owner, name, argument)
-        setattr(self.backbone, self.width_argument, argument)
 
     @property
     def group(self) -> DenseGroup | ExpertGroup:

@@ -20,12 +20,12 @@ from safetensors.numpy import save_file
 from keras_idea import _processes as processes
 from keras_idea._files import replacing
 from keras_idea._finding.find import FFN, find_groups
+from keras_idea._graph.configs import warn_of_stuck
 from keras_idea._keras.layers import is_built, student_of
 from keras_idea._keras.optimizer_variables import as_int, innermost, parts
 from keras_idea._step.pruner import end_pruning, own_variables, pruner_of
 from keras_idea._step.replicas import scope_of
 from keras_idea._surgery.narrow_in_place import narrow_whole
-from keras_idea._surgery.own_config import warn_of_stuck
 from keras_idea.errors import CheckpointError
 from keras_idea.methods.learned_mask import MaskLearner
 

@@ -12,6 +12,7 @@ from keras_idea import _processes as processes
 from keras_idea._callbacks.prune.run import PruningRun
 from keras_idea._finding.find import FFN
 from keras_idea._finding.targets import budget_line, target_name, target_widths
+from keras_idea._graph.configs import check_configs
 from keras_idea._keras.callbacks import peers
 from keras_idea._keras.layers import (
     all_layers,
@@ -23,12 +24,10 @@ from keras_idea._keras.optimizer_variables import apply_count, as_int, innermost
 from keras_idea._step.replicas import scope_of
 from keras_idea._step.track import Track
 from keras_idea._surgery.checks import (
-    check_backbones,
     check_compiled,
     check_trainable,
 )
 from keras_idea._surgery.optimizer_state import check_carriable
-from keras_idea._surgery.own_config import warn_of_stuck
 from keras_idea._surgery.trial import try_groups
 from keras_idea.errors import ArgumentError, PruningStopped
 
@@ -69,14 +68,12 @@ def plan_targets(
         print(budget_line(budget, model, targets))
     for ffn, target in targets:
         _check_target(prune, ffn, target)
-    check_backbones(model, targets)
+    check_configs(model, targets, hub_only=prune.compact == "off")
     if prune.compact != "off":
         check_carriable(model.optimizer)
     _check_length(prune, model)
     _check_has_gradient(prune, model)
-    stuck = try_groups(model, ffns)
-    if prune.compact != "off":
-        warn_of_stuck(stuck)
+    try_groups(model, ffns)
     return targets
 
 
