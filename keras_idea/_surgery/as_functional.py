@@ -30,7 +30,6 @@ from keras_idea._keras.symbolic import (
 )
 from keras_idea._keras.variables import copy_training
 from keras_idea._surgery.copying import carry_settings, of_config
-from keras_idea._surgery.own_config import first_difference
 from keras_idea._validation import what_was_raised
 from keras_idea.errors import ArgumentError
 
@@ -279,3 +278,44 @@ def _outputs(model: keras.Model, example: Any) -> list[np.ndarray]:
 def _close(one: np.ndarray, other: np.ndarray) -> bool:
     size = np.abs(one[np.isfinite(one)]).max(initial=0.0)
     return one.shape == other.shape and np.allclose(one, other, 0, 1e-4 * size, True)
+
+
+def first_difference(some: list[Call] | None, others: list[Call] | None) -> str | None:
+    """The name of the first operation that differs in type or in its numbers.
+
+    A layer may stand in another's place, as a plain FFN for a prunable one.
+    """
+    for one, other in zip(some or [], others or [], strict=False):
+        kinds = [
+            keras.layers.Layer
+            if isinstance(call.operation, keras.layers.Layer)
+            else type(call.operation)
+            for call in (one, other)
+        ]
+        if kinds[0] is not kinds[1] or not _same(one, other):
+            return type(one.operation).__name__
+    return None
+
+
+def _same(one: Call, other: Call) -> bool:
+    numbers, others = _numbers(one), _numbers(other)
+    return len(numbers) == len(others) and all(
+        np.array_equal(a, b, equal_nan=True)
+        for a, b in zip(numbers, others, strict=True)
+    )
+
+
+def _numbers(call: Call) -> list[np.ndarray]:
+    """What an operation is given that is neither a tensor nor a variable."""
+    held: list[Any] = list(call.arguments)
+    if not isinstance(call.operation, keras.layers.Layer):
+        held += keras.tree.flatten(list(vars(call.operation).values()))
+    arrays = [
+        np.asarray(keras.ops.convert_to_numpy(part))
+        for part in held
+        if isinstance(part, (int, float, np.ndarray, np.generic))
+        or (keras.ops.is_tensor(part) and not isinstance(part, keras.KerasTensor))
+    ]
+    return [
+        array.astype("float64") for array in arrays if array.dtype.kind not in "OSU"
+    ]

@@ -7,6 +7,7 @@ it is and as if it were narrower, and the numbers in its operations are compared
 import contextlib
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -15,10 +16,12 @@ from keras_idea._graph.configs import as_if, set_configs
 from keras_idea._groups.channels import ChannelGroup
 from keras_idea._groups.dense import DenseGroup
 from keras_idea._groups.find_channels import followed, has_code
+from keras_idea._groups.follow import follow_model, is_dense
 from keras_idea._groups.kinds import CHANNELS
-from keras_idea._keras.symbolic import Call
+from keras_idea._keras.layers import stored_kernel, walk
+from keras_idea._keras.symbolic import Call, record
 from keras_idea._signals import held_back
-from keras_idea._surgery.own_config import calls_of, first_difference
+from keras_idea._surgery.as_functional import first_difference
 from keras_idea.errors import ArgumentError
 
 
@@ -54,7 +57,7 @@ def _difference(model: keras.Model, ffns: Sequence[FFN]) -> str | None:
         for ffn in ffns
     ]
     channels = any(ffn.kind == CHANNELS for ffn in ffns)
-    calls = functools.partial(_calls_of_channels if channels else calls_of, model)
+    calls = functools.partial(_calls_of_channels if channels else _calls_of, model)
     wide = calls()
     with contextlib.ExitStack() as undo:
         variables = undo.enter_context(as_if(model, half, states))
@@ -70,3 +73,32 @@ def _calls_of_channels(model: keras.Model) -> list[Call] | None:
     if any(recording.opaque for recording in recordings):
         return None
     return [call for recording in recordings for call in recording.calls]
+
+
+def _calls_of(model: keras.layers.Layer) -> list[Call] | None:
+    """All calls in a model, in their order; None: not all of it can be followed."""
+    recordings = follow_model(model)
+    if any(recording.opaque for recording in recordings):
+        return None
+    calls = [call for recording in recordings for call in recording.calls]
+    functions = [
+        (call.operation.activation, call.inputs[0].shape)
+        for call in calls
+        if type(call.operation) is keras.layers.Activation
+    ]
+    functions += [
+        (layer.activation, (2, stored_kernel(layer).shape[-1]))
+        for layer in walk(model)
+        if is_dense(layer) and layer.built
+    ]
+    return calls + [call for function in functions for call in _calls_in(*function)]
+
+
+def _calls_in(activation: Any, shape: tuple[int, ...]) -> list[Call]:
+    """The calls in an activation; none of a backend's own function, or of a layer."""
+    if isinstance(activation, keras.layers.Layer):
+        return []  # it would be built for this shape
+    layer = keras.layers.Activation(activation, name="activation")
+    layer.build(shape)
+    recording = record(layer, lambda part: part is layer)
+    return [] if recording.opaque else recording.calls
