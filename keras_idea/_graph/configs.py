@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import json
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import keras
@@ -182,6 +182,37 @@ def config_holds(model: keras.layers.Layer, groups: Sequence[Group]) -> dict[int
     return reasons
 
 
+def numbers_of(
+    layer: keras.layers.Layer, groups: Sequence[Group]
+) -> Callable[[int], dict[Path, int]]:
+    """Finds the numbers in a layer's config that say how many units groups have.
+
+    Args:
+        layer: keras.layers.Layer, made of its config when it was constructed.
+        groups: list of groups in it, all with the same number of units.
+
+    Returns:
+        A function of the number of units: what to set in the config, for
+        `with_numbers`.
+
+    Raises:
+        ArgumentError: If no numbers do.
+    """
+    count = groups[0].hidden_dim
+    with as_if(layer, [(group, 2 * count) for group in groups]) as variables:
+        search = _Search(layer, None, set(map(id, variables)), [(count, 2 * count)])
+    if search.why:
+        raise ArgumentError(f"The config of {type(layer).__name__} {search.why}.")
+    now = dict(_numbers(_config_of(layer)))
+    steps = {p: (n, n - (now[p] or n)) for p, n in search.changes.items()}
+
+    def numbers(units: int) -> dict[Path, int]:
+        more = units - 2 * count
+        return {p: n + step * more // count for p, (n, step) in steps.items()}
+
+    return numbers
+
+
 def warn_of_stuck(stuck: Iterable[Stuck]) -> None:
     """Warns of layers that Keras saves narrow, and could not load so."""
     for layer, why in stuck:
@@ -265,13 +296,15 @@ class _Search:
     ) -> None:
         self._layer, self._given, self._units = layer, given, list(dict.fromkeys(units))
         self._variables, self.wanted = layer.variables, _sizes(layer)
-        self.changes, self.why = dict[Path, int](), ""
+        self.changes = dict[Path, int]()
         self._config = _config_of(layer)
         self.before = self.after = self._with({})
-        others = _moved(self.before.sizes, self.wanted)
-        if self.before.why:
-            self.why = self.before.why
-        elif any(id(self._variables[place[0]]) not in changed for place in others):
+        same = [p for p in self.wanted if id(self._variables[p[0]]) not in changed]
+        sizes, self.why = self.before.sizes, self.before.why
+        if not self.why and (
+            sizes.keys() != self.wanted.keys()
+            or any(sizes[place] != self.wanted[place] for place in same)
+        ):
             self.why = "makes other variables"
         self.begun = not self.why
         while not self.why and self.after.sizes != self.wanted:
@@ -367,8 +400,18 @@ class _Search:
                     f"holds one {_name(path)}, but its layers would now need sizes of "
                     f"{' and '.join(map(str, sorted(sizes)))}: keep as many in each"
                 )
-        _, ((place, _), *_) = self._judge(made)
-        return f"makes {self._shape(place, made)}, with {_name(path)}={number}"
+        _, wrong = self._judge(made)
+        said = f"makes {self._shape(wrong[0][0], made)}, with {_name(path)}={number}"
+        numbers = {p: n for p, n in _numbers(self._config) if n is not None and n > 1}
+        old = numbers.pop(path)
+        for other, value in numbers.items():  # by the same share, as features and heads
+            if value * number % old:
+                continue
+            both = {path: number, other: value * number // old}
+            sizes = self._with(both).sizes
+            if all(sizes.get(place) == self.wanted[place] for place in wrong):
+                return f"{said} (it would need {_name(other)}={both[other]} too)"
+        return said
 
     def _shape(self, place: int, made: Made) -> str:
         wanted, found = _shape(self.wanted, place), _shape(made.sizes, place)

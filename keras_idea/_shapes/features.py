@@ -18,13 +18,13 @@ from keras_idea._shapes.blocks import owner_of
 from keras_idea._surgery.copying import rebuilt
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.activation import activation_sums
-from keras_idea.hub.families import HEAD_ARGUMENTS
+from keras_idea.hub.families import HEADS
 from keras_idea.methods.calibration import Samples, captured
 from keras_idea.methods.captures import layer_capture
 
 _SIZE = "hidden_dim"  # what the configs call D
 # Other families derive other sizes from D, or normalize by a mean over all features.
-_FAMILIES = [name for name in HEAD_ARGUMENTS if name != "Gemma4Backbone"]
+_FAMILIES = [name for name in HEADS if name != "Gemma4Backbone"]
 # Families that multiply embeddings by the root of the size.
 _SCALED = ("GemmaBackbone", "Gemma3Backbone")
 
@@ -72,7 +72,7 @@ def take_features(model: keras.Model, kept: np.ndarray) -> keras.Model:
     overrides: dict[str, Any] = {_SIZE: len(kept)}
     widths = {group.head_dim for group in find_heads(backbone).groups}
     if len(widths) == 1:  # else the config may derive it from the size
-        overrides[HEAD_ARGUMENTS[type(backbone).__name__][2]] = widths.pop()
+        overrides["head_dim"] = widths.pop()
     copy = rebuilt(model, overrides)
     take_along(model, copy, size, kept)
     if type(backbone).__name__ in _SCALED:

@@ -14,20 +14,10 @@ from keras_idea.hub.families import FFNLayout, ffn_layouts
 
 @dataclasses.dataclass(frozen=True)
 class HubFFN:
-    """One FFN that a layer of KerasHub's holds, or all the experts of a mixture.
-
-    `stack` is the attribute of the backbone that lists its block.
-    """
+    """One FFN that a layer of KerasHub's holds, or all the experts of a mixture."""
 
     owner: keras.layers.Layer
-    backbone: keras.Model
     layout: FFNLayout
-    stack: str
-
-    @property
-    def width_argument(self) -> str:
-        """str, the argument of the backbone that sets its width."""
-        return self.layout.stacks[self.stack]
 
     @property
     def traceable(self) -> bool:
@@ -59,7 +49,7 @@ def hub_ffns(backbone: keras.Model) -> list[HubFFN]:
     """The FFNs of a backbone of a family in the table, in its own order."""
     layouts = ffn_layouts(backbone)
     return [
-        HubFFN(owner, backbone, layout, stack)
+        HubFFN(owner, layout)
         for stack in layouts[0].stacks
         for block in _blocks(backbone, stack)
         for layout, owner in _held_by(block, layouts)
