@@ -3,7 +3,7 @@
 import dataclasses
 import types
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import keras
 
@@ -23,12 +23,8 @@ class FFNLayout:
     gate: str = ""  # of the linear layer beside up; "": there is none
     gate_if: str = ""  # attribute of the backbone that is False without a gate
     inside: str = ""  # attribute of a block that holds them; "": the block does
-    # Attribute of the backbone that lists blocks, which may begin with a layer's name
-    # -> the argument that sets their FFN width.
-    stacks: Mapping[str, str] = dataclasses.field(
-        default_factory=lambda: {"transformer_layers": "intermediate_dim"}
-    )
-    per_neuron: int = 1  # how much of that argument a neuron takes
+    # Attributes of the backbone that list blocks, which may begin with a layer's name.
+    stacks: tuple[str, ...] = ("transformer_layers",)
     # Whether blocks call the down layer, so that its input can be followed.
     calls_down: bool = True
     # Whether they are a mixture's experts: three-dimensional variables of a layer, the
@@ -70,10 +66,9 @@ class Family:
 
 
 def _ffn(names: str, **options: Any) -> FFNLayout:
-    """A layout by the names of up, down and gate; `stacks`: "list argument, ..."."""
+    """A layout by the names of up, down and gate; `stacks` are names too."""
     if "stacks" in options:
-        pairs = (pair.split() for pair in options["stacks"].split(","))
-        options["stacks"] = {blocks: argument for blocks, argument in pairs}
+        options["stacks"] = tuple(options["stacks"].split())
     up, down, *gate = names.split()
     return FFNLayout(up, down, "".join(gate), **options)
 
@@ -84,35 +79,20 @@ _PUBLIC_UP, _PUBLIC_DOWN = _UP.removeprefix("_"), _DOWN.removeprefix("_")
 _GEMMA = "gating_ffw ffw_linear gating_ffw_2"
 _PROJ = "gate_proj down_proj up_proj"
 _EXPERT = "_expert_feedforward_gate_dense _expert_feedforward_output_dense"
-_TWO_STACKS = (
-    "encoder_transformer_layers intermediate_dim,"
-    "decoder_transformer_layers intermediate_dim"
-)
+_TWO_STACKS = "encoder_transformer_layers decoder_transformer_layers"
 # Mixtures: both matrices of an expert that tokens come to are one variable.
 _FUSED = _ffn(
     _EXPERT,
     inside="mlp.expert_bank",
-    stacks="transformer_layers moe_intermediate_dim",
     experts=True,
     packing="halves",
 )
 # What all tokens go through: a block without experts, or an expert beside them.
 _DENSE = _ffn(_LLAMA, inside="mlp")
-_SHARED = _ffn(
-    _LLAMA,
-    inside="mlp.shared_expert_dense",
-    stacks="transformer_layers shared_expert_intermediate_dim",
-)
-_SHARED_3_5 = _ffn(
-    _LLAMA,
-    inside="mlp.shared_expert",
-    stacks="transformer_layers shared_expert_intermediate_size",
-)
-_ENCODER = "encoder_layers intermediate_dim"
-_VIT, _DEIT = (
-    "vit_encoder.encoder_layers mlp_dim",
-    "deit_encoder.encoder_layers intermediate_dim",
-)
+_SHARED = _ffn(_LLAMA, inside="mlp.shared_expert_dense")
+_SHARED_3_5 = _ffn(_LLAMA, inside="mlp.shared_expert")
+_ENCODER = "encoder_layers"
+_VIT, _DEIT = "vit_encoder.encoder_layers", "deit_encoder.encoder_layers"
 _GEMMA4 = {
     "enable_moe_block": (False, "it has a mixture of experts"),
     "use_double_wide_mlp": (False, "some of its FFNs are twice as wide as the others"),
@@ -123,7 +103,7 @@ _NOT_SWIGLU = "its gate and its up matrix are one, and its config holds another 
 _LAYOUTS: tuple[tuple[str, FFNLayout, *tuple[FFNLayout, ...]], ...] = (
     ("Llama Llama3 Mistral Qwen Qwen3 Qwen3_5", _ffn(_LLAMA)),
     ("Phi3", _ffn(f"feedforward_gate_dense {_PUBLIC_DOWN} {_PUBLIC_UP}")),
-    ("Gemma", _ffn(_GEMMA, per_neuron=2)),
+    ("Gemma", _ffn(_GEMMA)),
     ("Gemma3", _ffn(_GEMMA)),
     # It multiplies by `layer.kernel` itself.
     ("Gemma4", _ffn(_GEMMA, calls_down=False, requires=_GEMMA4)),
@@ -141,8 +121,7 @@ _LAYOUTS: tuple[tuple[str, FFNLayout, *tuple[FFNLayout, ...]], ...] = (
         _ffn(
             _PROJ,
             inside="mlp",
-            stacks="encoder_layers encoder_intermediate_dim,"
-            "decoder_layers decoder_intermediate_dim",
+            stacks="encoder_layers decoder_layers",
         ),
     ),
     (
@@ -150,7 +129,7 @@ _LAYOUTS: tuple[tuple[str, FFNLayout, *tuple[FFNLayout, ...]], ...] = (
         _ffn(
             "up_proj down_proj gate_proj",
             inside="mlp",
-            stacks="encoder_layers intermediate_dim,decoder_layers intermediate_dim",
+            stacks="encoder_layers decoder_layers",
         ),
     ),
     (
@@ -169,7 +148,7 @@ _LAYOUTS: tuple[tuple[str, FFNLayout, *tuple[FFNLayout, ...]], ...] = (
         _ffn(
             "fc1 fc2",
             inside="mlp",
-            stacks="encoder.layers intermediate_dim",
+            stacks="encoder.layers",
             requires={"use_swiglu_ffn": (False, _NOT_SWIGLU)},
         ),
     ),
@@ -325,22 +304,9 @@ def _from_hub(cls: type) -> bool:
     return cls.__module__.split(".")[0] == "keras_hub"
 
 
-#: Arguments of a backbone: query heads, key/value heads, features of a head.
-Arguments: TypeAlias = tuple[str, str, str]
-#: Of families whose config sets the width of a head: the others have no stock model
-#: with fewer heads of the same width.
-HEAD_ARGUMENTS: Mapping[str, Arguments] = {
-    f"{family}Backbone": ("num_query_heads", "num_key_value_heads", "head_dim")
-    for family in "Mistral Qwen3 Qwen3Moe Gemma Gemma3 Gemma4 GptOss".split()
-}
-#: Of backbones with several lists of blocks: by the attribute that is the list.
-STACKED_HEAD_ARGUMENTS: Mapping[str, Mapping[str, Arguments]] = {
-    "T5GemmaBackbone": {
-        f"{side}_layers": (
-            f"{side}_num_attention_heads",
-            f"{side}_num_key_value_heads",
-            f"{side}_head_dim",
-        )
-        for side in ("encoder", "decoder")
-    }
-}
+#: Backbones whose config sets the width of a head: the others have no stock model with
+#: fewer heads of the same width.
+HEADS = tuple(
+    f"{family}Backbone"
+    for family in "Mistral Qwen3 Qwen3Moe Gemma Gemma3 Gemma4 GptOss T5Gemma".split()
+)

@@ -11,31 +11,13 @@ from keras_idea._groups.dense import DenseGroup
 from keras_idea._groups.experts import ExpertGroup
 from keras_idea.hub.families import FFNLayout, ffn_layouts
 
-# What the layers that hold an FFN call its width.
-_WIDTH_ATTRIBUTES = (
-    "intermediate_dim",
-    "intermediate_size",
-    "mlp_dim",
-    "actual_intermediate_dim",
-)
-
 
 @dataclasses.dataclass(frozen=True)
 class HubFFN:
-    """One FFN that a layer of KerasHub's holds, or all the experts of a mixture.
-
-    `stack` is the attribute of the backbone that lists its block.
-    """
+    """One FFN that a layer of KerasHub's holds, or all the experts of a mixture."""
 
     owner: keras.layers.Layer
-    backbone: keras.Model
     layout: FFNLayout
-    stack: str
-
-    @property
-    def width_argument(self) -> str:
-        """str, the argument of the backbone that sets its width."""
-        return self.layout.stacks[self.stack]
 
     @property
     def traceable(self) -> bool:
@@ -52,14 +34,6 @@ class HubFFN:
         """int, neurons (of each expert) the kernels have places for."""
         return self.group.hidden_dim
 
-    def tell_width(self) -> None:
-        """Has its layer and its backbone say how wide the kernels are now."""
-        argument = self.hidden_dim * self.layout.per_neuron
-        for name in _WIDTH_ATTRIBUTES:
-            if hasattr(self.owner, name):
-                setattr(self.owner, name, argument)
-        setattr(self.backbone, self.width_argument, argument)
-
     @property
     def group(self) -> DenseGroup | ExpertGroup:
         """What holds its matrices, and how."""
@@ -75,7 +49,7 @@ def hub_ffns(backbone: keras.Model) -> list[HubFFN]:
     """The FFNs of a backbone of a family in the table, in its own order."""
     layouts = ffn_layouts(backbone)
     return [
-        HubFFN(owner, backbone, layout, stack)
+        HubFFN(owner, layout)
         for stack in layouts[0].stacks
         for block in _blocks(backbone, stack)
         for layout, owner in _held_by(block, layouts)
