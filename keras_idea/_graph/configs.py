@@ -408,8 +408,8 @@ class _Search:
             if value * number % old:
                 continue
             both = {path: number, other: value * number // old}
-            sizes = self._with(both).sizes
-            if all(sizes.get(place) == self.wanted[place] for place in wrong):
+            found = self._with(both).sizes
+            if all(found.get(place) == self.wanted[place] for place in wrong):
                 return f"{said} (it would need {_name(other)}={both[other]} too)"
         return said
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import keras
 
+from keras_idea._finding.find import find_ffns
 from keras_idea._finding.find_heads import find_heads
 from keras_idea._graph.configs import numbers_of
+from keras_idea._groups.experts import ExpertGroup
 from keras_idea._keras.variables import without_parameters, without_values
 from keras_idea._lm.data.make_tokenizer import (
     DEFAULT_VOCABULARY_SIZE,
@@ -24,7 +26,6 @@ from keras_idea._lm.runs.text import tokens_of
 from keras_idea._validation import require
 from keras_idea.errors import ConfigError
 from keras_idea.hub.families import HUB_FAMILIES, needs_start
-from keras_idea.hub.ffn import hub_ffns
 from keras_idea.hub.folder import task_class
 from keras_idea.hub.kept import save_preset
 from keras_idea.hub.loading import (
@@ -72,7 +73,7 @@ def _of_family(config: RunConfig, family: str, vocabulary_size: int | None) -> S
     if vocabulary_size is None:
         vocabulary_size = shape.vocabulary_size or DEFAULT_VOCABULARY_SIZE
         if shape.tokenizer == "bytes":
-            vocabulary_size = row.from_nothing.smallest_vocabulary
+            vocabulary_size = row.smallest_vocabulary
     arguments = {
         "vocabulary_size": vocabulary_size,
         "num_layers": shape.num_layers,
@@ -82,7 +83,7 @@ def _of_family(config: RunConfig, family: str, vocabulary_size: int | None) -> S
         "intermediate_dim": 2 * shape.hidden_dim,  # for Gemma it counts both matrices
         "dtype": config.run.dtype,
     }
-    if row.from_nothing.needs_head_dim:
+    if row.needs_head_dim:
         arguments["head_dim"] = shape.model_dim // shape.num_heads
     backbone = getattr(hub.models, f"{row.prefix}Backbone")
     with without_values():
@@ -98,7 +99,7 @@ def _of_preset(config: RunConfig, preset: str) -> Source:
     backbone: Any = outline(preset, dtype)
     check_language_model(preset, backbone)
     patch_get_config(backbone)
-    if any(ffn.layout.experts for ffn in hub_ffns(backbone)):
+    if any(isinstance(ffn.weights, ExpertGroup) for ffn in find_ffns(backbone)):
         raise ConfigError(
             "`model.preset`: a mixture of experts adds the loss of its router to that "
             "of the text. Prune it in Python, with `IdeaPruneCallback`."
@@ -121,7 +122,7 @@ def _of_hub(shape: Model, task: Any, first: Any, width: int | None = None) -> So
     `first` is a backbone of the class; `width`: neurons at the start; None: its own.
     """
     backbone, arguments = type(first), first.get_config()
-    ffns, heads = [ffn.group for ffn in hub_ffns(first)], []
+    ffns = [ffn.weights for ffn in find_ffns(first)]
     set_width, set_heads = numbers_of(first, ffns), None
     start = Sizes(width or ffns[0].hidden_dim)
     if "kv_groups" in shape.pruned_kinds:
@@ -131,9 +132,8 @@ def _of_hub(shape: Model, task: Any, first: Any, width: int | None = None) -> So
                 f"The key/value heads of {path!r} cannot be pruned: {why}. "
                 'Leave "kv_groups" out.'
             )
-        heads = found.groups
-        set_heads = numbers_of(first, heads)
-        start = Sizes(start.neurons, heads[0].hidden_dim)
+        set_heads = numbers_of(first, found.groups)
+        start = Sizes(start.neurons, found.groups[0].hidden_dim)
 
     def make(sizes: Sizes) -> keras.Model:
         changes = set_width(sizes.neurons)

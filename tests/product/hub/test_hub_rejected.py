@@ -54,16 +54,6 @@ REJECTED = {
         },
         "mixture of experts .enable_moe_block=True",
     ),
-    "gemma4 double": (
-        "Gemma4Backbone",
-        {**_GEMMA4, "use_double_wide_mlp": True},
-        "twice as wide as the others",
-    ),
-    "dinov2 gated": (
-        "DINOV2Backbone",
-        {**ENCODERS["dinov2"].arguments, "use_swiglu_ffn": True},
-        "gate and its up matrix are one.*use_swiglu_ffn=True",
-    ),
 }
 
 
