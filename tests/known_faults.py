@@ -149,7 +149,6 @@ FAULTS = (
         _CHECKPOINT,
         '        self.history = facts["history"]\n',
         "",
-        "laws product",
     ),
     Fault(
         "every process reads the first one's share",

@@ -12,8 +12,8 @@ from keras_idea import _processes as processes
 from keras_idea._finding.budget import plain_parameters
 from keras_idea._finding.find import FFN, find_groups
 from keras_idea._finding.targets import budget_line, target_name, target_widths
-from keras_idea._groups.kinds import KINDS, NEURONS
 from keras_idea._graph.configs import check_configs
+from keras_idea._groups.kinds import KINDS, NEURONS
 from keras_idea._keras.callbacks import peers, warn_user
 from keras_idea._keras.layers import (
     all_layers,
@@ -26,7 +26,7 @@ from keras_idea._keras.optimizer_variables import apply_count, as_int, innermost
 from keras_idea._signals import held_back
 from keras_idea._step.algorithm import Track
 from keras_idea._step.pruner import NeuronPruner, end_pruning
-from keras_idea._step.replicas import replicas_of, scope_of
+from keras_idea._step.replicas import scope_of
 from keras_idea._surgery.checks import (
     check_compiled,
     check_trainable,

@@ -13,6 +13,7 @@ ROOT = pathlib.Path(keras_idea.__file__).parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 #: Each trains or exports for seconds: before a release.
+<<<<<<< HEAD
 LONG = {
     "finding.targets.target_width",
     "lm.export.gguf.export_gguf",
@@ -23,6 +24,19 @@ LONG = {
     "shapes.shrink.shrink",
     "surgery.compact.compact",
 }
+=======
+LONG = (
+    "Checkpoint",
+    "IdeaPruneCallback",
+    "compact",
+    "export_gguf",
+    "export_hf",
+    "export_preset",
+    "shrink",
+    "target_width",
+    "train",
+)
+>>>>>>> t66
 
 
 def examples():
@@ -36,7 +50,8 @@ def examples():
         for found in finder.find(module):
             name = found.name.removeprefix("keras_idea.")
             if found.examples:
-                marks = pytest.mark.daily() if name in LONG else ()
+                long = name.rpartition(".")[2] in LONG
+                marks = pytest.mark.daily() if long else ()
                 yield pytest.param(found, id=name, marks=marks)
 
 
