@@ -22,19 +22,7 @@ from keras_idea._shapes.blocks import (
     patterns,
     take_out,
 )
-<<<<<<< HEAD
-from keras_idea._shapes.features import backbone_of, stream_importance, take_features
-=======
 from keras_idea._shapes.features import stream_importance, take_features
-from keras_idea._shapes.targets import (
-    BLOCKS,
-    FEATURES,
-    VOCABULARY,
-    Shape,
-    check_shape,
-    size_of,
-)
->>>>>>> t66
 from keras_idea._shapes.unit_importance import unit_importance
 from keras_idea._shapes.vocabulary import (
     count_tokens,
@@ -153,16 +141,6 @@ def shrink(
             f"refit=True fits what reads {', '.join(map(repr, KINDS))}. Received: "
             f"targets={shape!r}. Add one of them, or remove `refit`."
         )
-<<<<<<< HEAD
-    if FEATURES in rest:
-        backbone_of(model)
-=======
-    if data is None and set(rest) - set(KINDS):
-        raise ArgumentError(
-            "shrink() needs `data` to rank blocks and features: samples of the model's "
-            f"inputs. Received: targets={shape!r}, data=None."
-        )
->>>>>>> t66
     copy = narrowed(model, "shrink()")
     if getattr(model, "compiled", False):
         compile_like(copy, model)

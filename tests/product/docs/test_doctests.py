@@ -13,18 +13,6 @@ ROOT = pathlib.Path(keras_idea.__file__).parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 #: Each trains or exports for seconds: before a release.
-<<<<<<< HEAD
-LONG = {
-    "finding.targets.target_width",
-    "lm.export.gguf.export_gguf",
-    "lm.export.hf.export_hf",
-    "lm.export.preset.export_preset",
-    "lm.runs.train.train",
-    "shapes.search.search",
-    "shapes.shrink.shrink",
-    "surgery.compact.compact",
-}
-=======
 LONG = (
     "Checkpoint",
     "IdeaPruneCallback",
@@ -36,7 +24,6 @@ LONG = (
     "target_width",
     "train",
 )
->>>>>>> t66
 
 
 def examples():
