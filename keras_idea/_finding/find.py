@@ -1,17 +1,18 @@
 """What can be pruned in a model, behind one kind of handle."""
 
 import dataclasses
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_idea._finding.find_channels import find_channels
-from keras_idea._finding.find_dense import dense_groups
-from keras_idea._finding.find_heads import find_heads
+from keras_idea._finding.within_configs import why_not_counted
+from keras_idea._graph.find import Graph, graph_of
+from keras_idea._graph.group import Group as GraphGroup
+from keras_idea._graph.layers import name_of
 from keras_idea._groups.cut import Cut, used_neurons
-from keras_idea._groups.dense import DenseGroup
 from keras_idea._groups.kinds import (
     CHANNELS,
     KINDS,
@@ -20,7 +21,6 @@ from keras_idea._groups.kinds import (
     Group,
     KindName,
 )
-from keras_idea._groups.on_each import name_of
 from keras_idea._groups.state import NeuronState, held_state, indices_of, state_of
 from keras_idea._keras.layers import stored_kernel, walk
 from keras_idea._layers.ffn import FFNLayer, OwnGroup, Prunable
@@ -320,9 +320,9 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
                 if not ffn.traceable:
                     key = ffn.layers[0]
                     held[id(key)] = (key, ffn.group, ffn.owner.path)
-    groups = dense_groups(model).groups
+    groups = _of_kind(model, NEURONS)
     for group, name in zip(groups, _names(groups), strict=True):
-        held.setdefault(id(group.layers[0]), (group.layers[0], group, name))
+        held.setdefault(id(group.owner), (group.owner, group, name))
     places = {id(layer): place for place, layer in reversed(list(enumerate(layers)))}
     found = [held[key] for key in sorted(held, key=places.__getitem__)]
     paths = [name for *_, name in found]
@@ -349,23 +349,50 @@ def _not_frozen(cuts: Sequence[Cut]) -> list[Cut]:
     return [cut for cut in cuts if cut.variable.trainable or not cut.is_bias]
 
 
-def _names(groups: list[DenseGroup]) -> list[str]:
+def _names(groups: list[GraphGroup]) -> list[str]:
     """The path of what holds a group's layers, where that holds no other's."""
-    holders = [group.layers[0].path.rpartition("/")[0] for group in groups]
+    holders = [group.owner.path.rpartition("/")[0] for group in groups]
     return [
-        holder if holder and holders.count(holder) == 1 else group.layers[0].path
+        holder if holder and holders.count(holder) == 1 else group.owner.path
         for holder, group in zip(holders, groups, strict=True)
     ]
 
 
+# By the graph of a model: the groups that configs can count, and why others not.
+_COUNTED: weakref.WeakKeyDictionary[Graph, tuple[list, dict[str, str]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def counted(model: keras.layers.Layer) -> tuple[list[GraphGroup], dict[str, str]]:
+    """Returns the groups of a model that can be pruned, and why other layers not."""
+    graph = graph_of(model)
+    if graph not in _COUNTED:
+        why = why_not_counted(model, graph.groups)
+        left_out = dict(graph.left_out)
+        for group in graph.groups:
+            if id(group) in why:
+                left = [group.owner] if group.kind == KV_GROUPS else group.makers
+                left_out |= {layer.path: why[id(group)] for layer in left}
+        stay = [group for group in graph.groups if id(group) not in why]
+        _COUNTED[graph] = stay, left_out
+    return _COUNTED[graph]
+
+
+def _of_kind(model: keras.layers.Layer, kind: KindName) -> list[GraphGroup]:
+    return [group for group in counted(model)[0] if group.kind == kind]
+
+
 def _heads(model: keras.layers.Layer) -> list[FFN]:
-    groups = find_heads(model).groups
+    places = {id(l): place for place, l in reversed(list(enumerate(walk(model))))}
+    groups = _of_kind(model, KV_GROUPS)
+    groups.sort(key=lambda group: places[id(group.owner)])
     return [FFN(g.owner.path, g.owner, g, i) for i, g in enumerate(groups)]
 
 
 def _channels(model: keras.layers.Layer) -> list[FFN]:
-    groups = find_channels(model).groups
-    return [FFN(g.makers[0].path, g.makers[0], g, i) for i, g in enumerate(groups)]
+    groups = _of_kind(model, CHANNELS)
+    return [FFN(g.owner.path, g.owner, g, i) for i, g in enumerate(groups)]
 
 
 #: Kind -> the function that finds its groups in a model, in the model's own order.

@@ -295,6 +295,16 @@ def _noted_outputs(operation: keras.Operation, given: list[keras.KerasTensor]) -
     return None
 
 
+def _with_sizes(layer: keras.layers.Layer, args: Any, made: Any) -> Any:
+    """What an EinsumDense makes, with the sizes that it does not know of its input."""
+    if not isinstance(layer, keras.layers.EinsumDense) or not args:
+        return made
+    known = zip(made.shape, args[0].shape, strict=False)
+    sizes = [old if size is None else size for size, old in known]
+    shape = (*sizes, *made.shape[len(sizes) :])
+    return keras.KerasTensor(shape, made.dtype)
+
+
 def _symbolic(leaf: Any) -> Any:
     """A symbolic tensor in the place of one with values; anything else as it is."""
     if isinstance(leaf, keras.KerasTensor) or not keras.ops.is_tensor(leaf):
@@ -331,7 +341,8 @@ def _recorded(
     def outputs_of(layer: keras.layers.Layer, args: Any, kwargs: Any) -> Any:
         own.append(set(map(id, layer.variables)))
         try:
-            return layer.compute_output_spec(*args, **kwargs)
+            made = layer.compute_output_spec(*args, **kwargs)
+            return _with_sizes(layer, args, made)
         # A layer's own rule of shapes may not know all that it is called with.
         except Exception:
             spec = functools.partial(keras.Operation.compute_output_spec, layer)

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import keras
 
-from keras_idea._finding.find_heads import find_heads
+from keras_idea._finding.find import find_groups
+from keras_idea._groups.kinds import KV_GROUPS
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.ffn import known_ffns
 
@@ -33,7 +34,7 @@ def check_one_count(model: keras.layers.Layer, kept: Mapping[int, int]) -> None:
     By the `id` of an attention layer, the heads it is to have; of others they stay.
     """
     by_argument: dict[tuple[int, str], dict[str, int]] = {}
-    for group in find_heads(model).groups:
+    for group in (handle.weights for handle in find_groups(model, [KV_GROUPS])):
         arguments = group.arguments
         if arguments is not None:
             key = id(arguments.backbone), arguments.key_value_heads

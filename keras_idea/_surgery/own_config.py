@@ -16,9 +16,8 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 
-from keras_idea._finding.find_heads import ATTENTION_LAYERS
-from keras_idea._groups.find_channels import slides
-from keras_idea._groups.follow import called_in, follow_model, is_dense
+from keras_idea._graph.find import followed, has_code
+from keras_idea._graph.layers import ATTENTION, dense_of, slides
 from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.layers import (
     config_number,
@@ -39,7 +38,7 @@ from keras_idea.hub.ffn import known_ffns
 
 def calls_of(model: keras.layers.Layer) -> list[Call] | None:
     """All calls in a model, in their order; None: not all of it can be followed."""
-    recordings = follow_model(model)
+    recordings = [followed(model), *([followed(model, True)] if has_code(model) else [])]
     if any(recording.opaque for recording in recordings):
         return None
     calls = [call for recording in recordings for call in recording.calls]
@@ -51,7 +50,7 @@ def calls_of(model: keras.layers.Layer) -> list[Call] | None:
     functions += [
         (layer.activation, (2, stored_kernel(layer).shape[-1]))
         for layer in walk(model)
-        if is_dense(layer) and layer.built
+        if dense_of(layer) is layer and layer.built
     ]
     return calls + [call for function in functions for call in _calls_in(*function)]
 
@@ -107,7 +106,7 @@ def _numbers(call: Call) -> list[np.ndarray]:
     ]
 
 
-_PRUNED = (FFNLayer, *ATTENTION_LAYERS)
+_PRUNED = (FFNLayer, *ATTENTION)
 
 
 #: A layer, the name of a number in its config, and the number that was there.
@@ -151,7 +150,7 @@ def set_widths(
     """What was changed in the configs of blocks, and the blocks that cannot follow."""
     widths, changed = set(narrowed), list[Change]()
     own, stuck = list(_of_own_classes(model)), []
-    calls = called_in(model) if own else {}
+    calls = followed(model).called if own else {}
     for layer in own:
         parts = list(walk(layer))[1:]
         if is_backbone(layer):  # its config holds those of backbones in it alone
@@ -227,7 +226,7 @@ def _makes(layer: keras.layers.Layer, given: Given | None) -> bool | None:
 def _of_own_classes(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
     """The outermost layers, made of a config of their own, that hold what is pruned."""
     layer = student_of(layer)
-    if isinstance(layer, FFNLayer) or is_dense(layer) or slides(layer):
+    if isinstance(layer, FFNLayer) or dense_of(layer) is layer or slides(layer):
         return
     if is_backbone(layer):
         if not known_ffns(layer):  # else its config is already updated
@@ -238,7 +237,7 @@ def _of_own_classes(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
         for sublayer in sublayers(layer):
             yield from _of_own_classes(sublayer)
     elif any(
-        is_dense(part) or isinstance(part, _PRUNED) or slides(part)
+        dense_of(part) is part or isinstance(part, _PRUNED) or slides(part)
         for part in walk(layer)
     ):
         yield layer

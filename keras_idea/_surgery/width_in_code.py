@@ -12,9 +12,8 @@ import keras
 import numpy as np
 
 from keras_idea._finding.find import FFN
-from keras_idea._groups.channels import ChannelGroup
-from keras_idea._groups.dense import DenseGroup
-from keras_idea._groups.find_channels import followed, has_code
+from keras_idea._graph.find import followed, has_code
+from keras_idea._graph.group import Group
 from keras_idea._groups.kinds import CHANNELS
 from keras_idea._keras.channels import tell_shapes
 from keras_idea._keras.layers import set_config_number, student_of, walk
@@ -32,8 +31,7 @@ def check_width_in_code(model: keras.Model, ffns: Sequence[FFN]) -> None:
 
     Likewise channels. What cannot be followed at another width is not judged.
     """
-    kinds = (DenseGroup, ChannelGroup)
-    found = [ffn for ffn in ffns if isinstance(ffn.weights, kinds)]
+    found = [ffn for ffn in ffns if isinstance(ffn.weights, Group)]
     if not has_code(model):  # then no code but Keras's sees a number of channels
         found = [ffn for ffn in found if ffn.kind != CHANNELS]
     if not found or _difference(model, found) is None:

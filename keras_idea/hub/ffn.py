@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import keras
 
-from keras_idea._groups.dense import DenseGroup
+from keras_idea._graph.group import Group, group_of_dense
 from keras_idea._groups.experts import ExpertGroup
 from keras_idea.hub.families import FFNLayout, ffn_layouts
 
@@ -61,14 +61,14 @@ class HubFFN:
         setattr(self.backbone, self.width_argument, argument)
 
     @property
-    def group(self) -> DenseGroup | ExpertGroup:
+    def group(self) -> Group | ExpertGroup:
         """What holds its matrices, and how."""
         layout = self.layout
         names = [name for name in (layout.up, layout.gate, layout.down) if name]
         if layout.experts:
             return ExpertGroup(self.owner, names, layout.packing)
         *makers, reader = [operator.attrgetter(name)(self.owner) for name in names]
-        return DenseGroup(makers, [reader], layout.calls_down)
+        return group_of_dense(makers, reader, layout.calls_down)
 
 
 def hub_ffns(backbone: keras.Model) -> list[HubFFN]:

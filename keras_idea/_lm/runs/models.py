@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from keras_idea._finding.find_heads import find_heads
+from keras_idea._finding.explain import why_no_heads
 from keras_idea._keras.variables import without_parameters, without_values
 from keras_idea._lm.data.make_tokenizer import (
     DEFAULT_VOCABULARY_SIZE,
@@ -161,7 +161,7 @@ def _of_hub(
     if prunes_heads:
         heads = arguments[HEAD_ARGUMENTS[backbone.__name__][1]]
         start = Sizes(start.neurons, heads)
-        for path, why in find_heads(outlined(start)).left_out.items():
+        for path, why in why_no_heads(outlined(start)).items():
             raise ConfigError(
                 f"The key/value heads of {path!r} cannot be pruned: {why}. "
                 'Leave "kv_groups" out.'
