@@ -78,7 +78,9 @@ class FFN:
         """`NeuronState`, its scores and mask."""
         if self.holds_state:
             return self.layer.state
-        return state_of(self.layer, self.cuts())
+        cuts = self.cuts()
+        by_unit = self.kind == CHANNELS or any(cut.scattered for cut in cuts)
+        return state_of(self.layer, cuts, by_unit)
 
     @property
     def held_state(self) -> NeuronState | None:
@@ -320,7 +322,7 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
                 if not ffn.traceable:
                     key = ffn.layers[0]
                     held[id(key)] = (key, ffn.group, ffn.owner.path)
-    groups = _of_kind(model, NEURONS)
+    groups = [g for g in _of_kind(model, NEURONS) if id(g.owner) not in held]
     for group, name in zip(groups, _names(groups), strict=True):
         held.setdefault(id(group.owner), (group.owner, group, name))
     places = {id(layer): place for place, layer in reversed(list(enumerate(layers)))}

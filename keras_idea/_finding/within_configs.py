@@ -30,8 +30,7 @@ def why_not_counted(
     why: dict[int, str] = {}
     held = [layer for group in groups for layer in group.layers]
     every = [part for l in (model, *layers_around(model, held)) for part in walk(l)]
-    holders = [layer for layer in every if is_backbone(layer) or is_task(layer)]
-    for holder in holders:
+    for holder in [*filter(is_backbone, every), *filter(is_task, every)]:
         name = type(holder).__name__
         inside = set(map(id, walk(holder)))
         counted = _counted(holder)

@@ -144,14 +144,13 @@ class Atoms:
     def units(self) -> tuple[np.ndarray, dict[int, str]]:
         """Returns the unit of each atom, and of units that stay the reason."""
         root = _components(len(self.reasons), self._edges)
-        why = {
-            int(root[atom]): reason
-            for atom, reason in enumerate(self.reasons)
-            if reason is not None
-        }
+        why: dict[int, str] = {}
         for atoms, reason in self._settled:
             for unit in np.unique(root[atoms]):
                 why.setdefault(int(unit), reason)
+        for atom, given in enumerate(self.reasons):
+            if given is not None:
+                why.setdefault(int(root[atom]), given)
         return root, why
 
 

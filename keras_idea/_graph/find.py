@@ -166,7 +166,8 @@ class _Follow:
             atoms.of_tensor[id(tensor)] = atoms.constant(tensor, _INPUT)
         for call in recording.calls:
             self._call(call)
-            if not outputs.isdisjoint(map(id, call.outputs)):
+            kernel = dense_of(call.operation) or slides(call.operation)
+            if kernel and not outputs.isdisjoint(map(id, call.outputs)):
                 self._settle_made(call)
         for reason, tensors in (
             (_OUTPUT, recording.outputs),
@@ -189,11 +190,12 @@ class _Follow:
 
     def _not_followed(self, holder: keras.layers.Layer, reason: str) -> None:
         """Settles what a layer holds and calls itself, in a way that is not known."""
-        self._unseen(holder, reason)
         for part in (holder, *sublayers(holder)):
             if part is holder or not looked_into(part):
                 for variable in part._trainable_variables:
                     self.atoms.settle_variable(variable, reason)
+                if part is not holder:
+                    self._unseen(part, reason)
 
     def _call(self, call: Call) -> None:
         atoms, layer = self.atoms, call.operation
@@ -252,7 +254,8 @@ class _Follow:
                 axes = [a for a in range(array.ndim) if _varies(array, a)]
                 variable = self._vector(array, axes)
                 if variable is not None:
-                    along = self.atoms.along_variable(variable, 0, "own", None)
+                    axis = int(np.argmax(variable.shape))
+                    along = self.atoms.along_variable(variable, axis, "own", None)
                     known[id(held)] = self._stand_in(held, along, axes[0])
         if not known:
             return call
@@ -268,8 +271,10 @@ class _Follow:
         numbers = np.moveaxis(array, axes[0], 0).reshape(array.shape[axes[0]], -1)[:, 0]
         for layer in self.layers:
             for variable in layer._trainable_variables:
-                if tuple(variable.shape) == numbers.shape:
-                    if (keras.ops.convert_to_numpy(variable.value) == numbers).all():
+                sizes = [size for size in variable.shape if size > 1]
+                if sizes == [len(numbers)]:
+                    value = keras.ops.convert_to_numpy(variable.value).ravel()
+                    if (value == numbers).all():
                         self._told.add(id(variable))
                         return variable
         return None
@@ -459,6 +464,7 @@ class _Found:
         met = [_units(self.root, arrays) for arrays in atoms.attended]
         times = collections.Counter(unit for units in met for unit in units)
         self.attended = {unit for unit, count in times.items() if count > 1}
+        self.met = set(times) - self.attended
         self.alive = _units(self.root, follow.alive)
         holders = {
             id(variable): layer
@@ -493,6 +499,8 @@ class _Found:
             ours = [self.axes[key] for key, _ in where]
             kind = self._kind(ours, together)
             reason = _why_not(kind, ours, together)
+            if together[0] in self.met and kind != FEATURES:
+                reason = "an attention multiplies it"
             owner = None if reason else self._owner(kind, ours)
             if reason is None and id(owner) in taken:
                 reason = "the units of one layer are used in several ways"

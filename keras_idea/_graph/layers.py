@@ -26,7 +26,7 @@ from keras_idea._keras.channels import (
 )
 from keras_idea._keras.layers import sublayers, walk
 from keras_idea._keras.symbolic import Call
-from keras_idea.functional.by_numbers import why_not_each_number
+from keras_idea.functional.by_numbers import PrunedNumbers, why_not_each_number
 
 _OTHER_AXIS = "its units lie along another axis"
 _STATISTICS = ("moving_mean", "moving_variance")
@@ -70,6 +70,8 @@ def _activated(
             why = why_not_each_number(activation, (2, max(tensor.shape[-1], 2)))
     else:
         why = why_not_each_number(activation, (2, max(tensor.shape[-1], 2)))
+        if why is None and not hasattr(keras.activations, name):
+            why = PrunedNumbers().make(activation, [tensor], [tensor])
         if name == "softmax" and made.shape[-1] == 1:
             why = None  # over places, or over one channel
     if why is None:
@@ -257,6 +259,12 @@ def kernel_of_embedding(layer: Any) -> keras.Variable:
     return layer._embeddings if hasattr(layer, "_embeddings") else layer.embeddings
 
 
+def _positions(atoms: Atoms, layer: Any, call: Call) -> Made:
+    rank = len(call.outputs[0].shape)
+    made = atoms.along_variable(layer.position_embeddings, 1, "makes", layer)
+    return at_axis(made, rank - 1, rank)
+
+
 def _turned(atoms: Atoms, layer: Any, call: Call) -> Made:
     """Follows a rotation of positions: all features of a head go together.
 
@@ -338,8 +346,9 @@ RULES: dict[type, Rule] = {
     layers.Permute: _permuted,
     layers.Concatenate: made_by.concatenated,
 }
-#: Layers of KerasHub's kinds, by what the names of their classes contain.
+#: Layers of KerasHub, by the name of their class, or the end of it.
 BY_NAME: dict[str, Rule] = {
+    "PositionEmbedding": _positions,
     "ReversibleEmbedding": _embedding,
     "RotaryEmbedding": _turned,
 }
@@ -352,9 +361,10 @@ def rule_of(layer: Any) -> Rule | None:
     if type(layer) in RULES:
         return RULES[type(layer)]
     name = type(layer).__name__
-    found = [rule for part, rule in BY_NAME.items() if part in name]
-    if found or is_stock_layer(layer):
-        return found[0] if found else None
+    if name.endswith("RotaryEmbedding"):
+        name = "RotaryEmbedding"
+    if name in BY_NAME or is_stock_layer(layer):
+        return BY_NAME.get(name)
     return _norm if _is_norm(layer) else None
 
 

@@ -68,13 +68,14 @@ def each(atoms: Atoms, operation: Any, call: Call) -> Made:
     for argument in given:
         if isinstance(argument, keras.Variable) or id(argument) in atoms.uniform:
             continue
-        if argument in tensors and not atoms.are_fixed(atoms.of(argument)):
+        follows = isinstance(argument, keras.KerasTensor)
+        if follows and not atoms.are_fixed(atoms.of(argument)):
             continue
         # What stays has numbers along some axes: along these the units go whole.
         shape = (1,) * (rank - len(argument.shape)) + tuple(argument.shape)
         axes = [axis for axis in vary if shape[axis] != 1]
         if axes and len(axes) == len(vary):
-            if argument in tensors:
+            if follows:
                 why = f"combined with: {atoms.reasons[atoms.of(argument).ravel()[0]]}"
             atoms.settle(first, why)
         first = atoms.whole(first, *axes)
@@ -161,8 +162,9 @@ def kernel_product(
     rows = [axis for axis in wide if k[axis] in x and k[axis] not in made]
     columns = [a for a in range(len(k)) if k[a] in made and k[a] not in x]
     columns.sort(key=lambda axis: kernel.shape[axis] == 1)
-    if any(k[axis] in x and k[axis] in made for axis in wide):
-        return "its kernel has an axis of the batch"
+    batch = [x.index(k[axis]) for axis in wide if k[axis] in x and k[axis] in made]
+    if any(array.shape[axis] > 1 for axis in batch):
+        return "its kernel has numbers for each"
     if rows:
         rows.sort(key=lambda axis: array.shape[x.index(k[axis])] == 1)
         at = x.index(k[rows[0]])
@@ -360,15 +362,17 @@ def _split(atoms: Atoms, operation: Any, call: Call) -> Made:
     array, axis = atoms.of(call.inputs[0]), operation.axis
     if array.shape[axis] == 1:
         return [array for _ in call.outputs]
-    sizes = [tensor.shape[axis] for tensor in call.outputs]
-    return np.split(array, np.cumsum(sizes)[:-1], axis)
+    if len({tensor.shape[axis] for tensor in call.outputs}) > 1:
+        return [atoms.whole(array, axis) for _ in call.outputs]
+    parts = np.split(array, len(call.outputs), axis)
+    for part in parts[1:]:  # each part is to be as long as the others
+        atoms.join(parts[0], part)
+    return parts
 
 
 def _unstacked(atoms: Atoms, operation: Any, call: Call) -> Made:
     array, axis = atoms.of(call.inputs[0]), operation.axis
-    if array.shape[axis] == 1:
-        return [array.squeeze(axis) for _ in call.outputs]
-    return [array.take(i, axis) for i in range(len(call.outputs))]
+    return [atoms.whole(array, axis).squeeze(axis) for _ in call.outputs]
 
 
 def _stacked(atoms: Atoms, operation: Any, call: Call) -> Made:
@@ -412,7 +416,7 @@ def concatenated(atoms: Atoms, operation: Any, call: Call) -> Made:
 
 
 def _item(atoms: Atoms, operation: Any, call: Call) -> Made:
-    """Follows slices: what is cut out of an axis of units is told apart no more."""
+    """Follows slices: by a number in code, units along that axis go whole."""
     array = atoms.of(call.inputs[0])
     args, _ = call.given
     key = args[1] if len(args) > 1 else getattr(operation, "key", None)
@@ -427,14 +431,14 @@ def _item(atoms: Atoms, operation: Any, call: Call) -> Made:
     for part in keys:
         if part is None:
             array = np.expand_dims(array, axis)
-        elif array.shape[axis] == 1:
-            if not isinstance(part, slice):
-                array = array.take(0, axis)
-                axis -= 1
         elif isinstance(part, slice):
-            array = array[(slice(None),) * axis + (part,)]
+            bounds = part.start, part.stop, part.step
+            if bounds not in ((None, None, None), (None, None, -1)):
+                array = atoms.whole(array, axis)
+            if part.step == -1 and array.shape[axis] > 1:
+                array = np.flip(array, axis)
         else:
-            array = array.take(int(part), axis)
+            array = atoms.whole(array, axis).take(0, axis)
             axis -= 1
         axis += 1
     return array if array.ndim == len(call.outputs[0].shape) else None

@@ -22,7 +22,11 @@ from keras_idea._keras.layers import all_layers, has_call, sublayers
 from keras_idea._keras.models import Functional, instead_here
 from keras_idea._keras.variables import begun_as_zeros
 
-_DENSE = (keras.layers.Dense, keras.layers.EinsumDense)
+_WITH_TABLES = (
+    keras.layers.Dense,
+    keras.layers.EinsumDense,
+    keras.layers.Embedding,
+)
 #: The arguments of a call, and the named ones.
 Given: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 #: What could not be called on the example, and what it raised.
@@ -397,7 +401,7 @@ def _recorded(
 
     def call(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
         # What a model holds itself, the nodes of a graph for one, is followed too.
-        if not own and (looked_into(self) or isinstance(self, _DENSE)):
+        if not own and (looked_into(self) or isinstance(self, _WITH_TABLES)):
             args, kwargs = keras.tree.map_structure(_symbolic, (args, kwargs))
         return layer_call(self, *args, **kwargs)
 
