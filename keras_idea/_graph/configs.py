@@ -18,9 +18,8 @@ from typing import Any, NamedTuple, TypeAlias
 import keras
 import numpy as np
 
+from keras_idea._graph.find import followed, has_code
 from keras_idea._groups.cut import Cut
-from keras_idea._groups.find_channels import followed, has_code
-from keras_idea._groups.follow import called_in
 from keras_idea._groups.kinds import CHANNELS, Group
 from keras_idea._keras.around import layers_around
 from keras_idea._keras.callbacks import warn_user
@@ -97,7 +96,7 @@ def set_configs(
     """
     changed, undo = set(map(id, variables)), undo or contextlib.ExitStack()
     todo = [h for h in _holders(model, changed) if is_backbone(h) or not hub_only]
-    calls = {} if all(map(is_backbone, todo)) else called_in(model)
+    calls = {} if all(map(is_backbone, todo)) else followed(model).called
     stuck = []
     while todo:
         layer = todo.pop(0)
