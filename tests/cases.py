@@ -487,12 +487,12 @@ CASES = [
     ),
     _hub(
         "roberta",
-        _LAYERS + "*output_dense <LayerNormalization, *attention_layer config",
+        _LAYERS + "*output_dense <output, *attention_layer config",
     ),
     _hub(
         "vit",
         "vit_encoder/transformer_block_1/mlp 24 neurons, "
         "vit_encoder/transformer_block_2/mlp 24 neurons; "
-        "*/dense_2 <MultiHeadAttention, */patch_embedding Reshape, */mha config",
+        "*/dense_2 <output, */patch_embedding output, */mha config",
     ),
 ]

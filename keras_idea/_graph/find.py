@@ -15,6 +15,7 @@ from keras_idea._graph.group import Axes, Axis, Group, Sized
 from keras_idea._graph.layers import (
     ATTENTION,
     dense_of,
+    embeds,
     looked_into,
     rule_of,
     slides,
@@ -533,8 +534,7 @@ class _Found:
         return found
 
     def _kind(self, axes: Sequence[Axis], units: Sequence[int]) -> KindName:
-        embeds = any(isinstance(a.layer, keras.layers.Embedding) for a in axes)
-        if units[0] in self.normalized or embeds:
+        if units[0] in self.normalized or any(embeds(axis.layer) for axis in axes):
             return FEATURES
         if units[0] in self.attended:
             return KV_GROUPS
@@ -609,8 +609,7 @@ class _Found:
         left_out = dict(self.follow.unseen)
         held = {layer.path for layer in self.follow.layers if not _is_model(layer)}
         for place in self.follow.atoms.places.values():
-            embeds = isinstance((place.layers or [None])[0], keras.layers.Embedding)
-            if place.role != "makes" or not place.layers or embeds:
+            if place.role != "makes" or not place.layers or embeds(place.layers[0]):
                 continue
             units = self.root[place.atoms].tolist()
             reasons = [self.why.get(unit) for unit in units]

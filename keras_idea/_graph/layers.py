@@ -376,6 +376,11 @@ def _is_norm(layer: Any) -> bool:
     )
 
 
+def embeds(layer: Any) -> bool:
+    """Returns whether a layer makes features of tokens or positions."""
+    return isinstance(layer, layers.Embedding) or type(layer).__name__ in BY_NAME
+
+
 def looked_into(layer: keras.layers.Layer) -> bool:
     """Returns whether a layer is more than one operation: models, a user's layers."""
     if isinstance(layer, keras.Model):
