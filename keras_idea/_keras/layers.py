@@ -96,6 +96,23 @@ def without_remat(model: keras.layers.Layer) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def computing_in_float32(model: keras.layers.Layer) -> Iterator[None]:
+    """A scope in which layers of half precision compute in float32.
+
+    Their variables stay; a call casts their values one by one. Seen with Keras 3.15.1.
+    """
+    with contextlib.ExitStack() as changes:
+        for layer in model._flatten_layers():
+            policy, half = layer._dtype_policy, ("float16", "bfloat16")
+            if policy.compute_dtype in half and not policy.quantization_mode:
+                wide = keras.DTypePolicy("float32")
+                wide._variable_dtype = policy.variable_dtype
+                changes.callback(setattr, layer, "_dtype_policy", policy)
+                layer._dtype_policy = wide
+        yield
+
+
 def is_rematerialized(layer: keras.layers.Layer) -> bool:
     """Whether a layer is computed again as a whole in the backward pass."""
     mode = layer._remat_mode
@@ -229,15 +246,6 @@ def replace_class(layer: keras.layers.Layer, cls: type, without: str) -> None:
     layer._tracker.untrack(getattr(layer, without))  # which `delattr` leaves there
     delattr(layer, without)
     layer.__class__ = cls
-
-
-def has_default_config(layer: keras.layers.Layer) -> bool:
-    """Whether a class has no `get_config`, and its constructor takes arguments."""
-    owner = next(cls for cls in type(layer).__mro__ if "get_config" in vars(cls))
-    _, *taken = inspect.signature(type(layer).__init__).parameters.values()
-    own = [each for each in taken if each.name not in ("name", "dtype", "trainable")]
-    named = [each for each in own if each.kind is not each.VAR_KEYWORD]
-    return owner.__module__.startswith("keras.") and bool(named)
 
 
 def unlocked(

@@ -16,10 +16,8 @@ from keras_idea._graph.configs import check_configs
 from keras_idea._keras.callbacks import peers
 from keras_idea._keras.layers import (
     all_layers,
-    called_parts,
     has_lost_parameters,
     retrack_parameters,
-    student_of,
 )
 from keras_idea._keras.models import has_own_train_step
 from keras_idea._keras.optimizer_variables import apply_count, as_int, innermost
@@ -30,8 +28,7 @@ from keras_idea._surgery.checks import (
     check_trainable,
 )
 from keras_idea._surgery.optimizer_state import check_carriable
-from keras_idea._surgery.proof import prove
-from keras_idea._surgery.width_in_code import check_width_in_code
+from keras_idea._surgery.trial import try_groups
 from keras_idea.errors import ArgumentError, PruningStopped
 
 # They restore weights in ways that the callback cannot follow.
@@ -41,12 +38,6 @@ _RESTORING = (keras.callbacks.BackupAndRestore, keras.callbacks.SwapEMAWeights)
 def check_ready(prune: keras.callbacks.Callback, model: keras.Model) -> None:
     """Rejects a model that is not compiled or built; builds its optimizer."""
     check_compiled(model)
-    for part in called_parts(student_of(model)):
-        if not part.built:
-            raise ArgumentError(
-                f"Model '{part.name}' is not built. Call it once before `fit`: "
-                "`model(x[:1])`, or begin it with `keras.Input`."
-            )
     for peer in peers(prune):
         if isinstance(peer, _RESTORING):
             raise ArgumentError(
@@ -79,11 +70,10 @@ def plan_targets(
         _check_target(prune, ffn, target)
     check_configs(model, targets, hub_only=prune.compact == "off")
     if prune.compact != "off":
-        check_width_in_code(model, ffns)
         check_carriable(model.optimizer)
     _check_length(prune, model)
     _check_has_gradient(prune, model)
-    prove(model, ffns)
+    try_groups(model, ffns)
     return targets
 
 

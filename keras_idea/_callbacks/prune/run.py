@@ -14,14 +14,12 @@ from keras_idea._keras.layers import student_of
 from keras_idea._keras.optimizer_variables import as_int, innermost
 from keras_idea._signals import held_back
 from keras_idea._step.pruner import NeuronPruner
-from keras_idea._step.replicas import replicas_of
 from keras_idea._step.track import Track
 from keras_idea._surgery.narrow_in_place import narrow_whole
 from keras_idea._surgery.optimizer_state import check_carriable
 from keras_idea._surgery.refit import (
     carry_out_and_refit,
     carry_out_decision,
-    check_data,
     check_refit,
 )
 from keras_idea.errors import ArgumentError
@@ -285,8 +283,7 @@ def _check_method(
     groups = [ffn for ffn, _ in targets]
     method.check(groups)
     if method.refit_data is not None:
-        check_refit(groups, model.optimizer, replicas_of(model))
-        check_data(student_of(model), targets, method.refit_data)
+        check_refit(model, targets, method.refit_data)
 
 
 def _decide(
