@@ -17,7 +17,7 @@ LIMITS = {
     "keras_idea/_elastic": 830,
     "keras_idea/_finding": 1_210,
     "keras_idea/functional": 1_430,
-    "keras_idea/_graph": 560,
+    "keras_idea/_graph": 590,
     "keras_idea/_groups": 2_720,
     "keras_idea/hub": 3_080,
     "keras_idea/_keras": 2_060,
