@@ -29,7 +29,7 @@ Path: TypeAlias = tuple[Any, ...]
 Change: TypeAlias = tuple[Path, int]
 
 _MOST_TRIALS = 40  # of two or three numbers at once
-_MOST_KEPT = 200  # configs of one class
+_MOST_KEPT = 40  # configs of one class
 
 
 @dataclasses.dataclass(frozen=True)
