@@ -327,10 +327,11 @@ def _together(
     opened: Sequence[Change], free: Sequence[Change]
 ) -> Iterator[dict[Path, int]]:
     """Two or three numbers at once, at most one of which was None."""
-    for count in (2, 3):
-        for some in itertools.combinations([*opened, *free], count):
-            if len(dict(some)) == count and sum(map(free.__contains__, some)) < 2:
-                yield dict(some)
+    for more, count in ((0, 2), (1, 1), (0, 3), (1, 2)):
+        for some in itertools.combinations(opened, count):
+            for one in itertools.combinations(free, more):
+                if len(trial := dict([*some, *one])) == count + more:
+                    yield trial
 
 
 def name_of(path: Path) -> str:
