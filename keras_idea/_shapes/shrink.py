@@ -22,7 +22,7 @@ from keras_idea._shapes.blocks import (
     patterns,
     take_out,
 )
-from keras_idea._shapes.features import backbone_of, stream_importance, take_features
+from keras_idea._shapes.features import stream_importance, take_features
 from keras_idea._shapes.unit_importance import unit_importance
 from keras_idea._shapes.vocabulary import (
     count_tokens,
@@ -141,8 +141,6 @@ def shrink(
             f"refit=True fits what reads {', '.join(map(repr, KINDS))}. Received: "
             f"targets={shape!r}. Add one of them, or remove `refit`."
         )
-    if FEATURES in rest:
-        backbone_of(model)
     copy = narrowed(model, "shrink()")
     if getattr(model, "compiled", False):
         compile_like(copy, model)

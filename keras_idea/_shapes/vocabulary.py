@@ -3,6 +3,7 @@
 Shapes: V rows of token embeddings, v of which stay.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -93,7 +94,7 @@ def count_tokens(
 
 def _token_ids(data: Any) -> Iterator[np.ndarray]:
     """Yields the token ids of each batch, without padding."""
-    every = 2**62
+    every = sys.maxsize
     for batch, *_ in Samples(data, every, every):
         if not isinstance(batch, Mapping) or "token_ids" not in batch:
             raise ArgumentError(
