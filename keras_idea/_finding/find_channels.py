@@ -4,14 +4,13 @@ import weakref
 
 import keras
 
+from keras_idea._graph.configs import why_not_held
 from keras_idea._groups.find_channels import (
     FoundChannels,
     find_channel_groups,
     slides,
 )
-from keras_idea._keras.around import layers_around
 from keras_idea._keras.layers import is_built, student_of, walk
-from keras_idea.hub.families import is_backbone, is_task
 
 _NONE = FoundChannels([], {}, {})
 # What was found in a model, and of which layers it was.
@@ -43,23 +42,11 @@ def _is_current(found: FoundChannels) -> bool:
 
 
 def _without_hub(model: keras.layers.Layer, found: FoundChannels) -> FoundChannels:
-    """Without channels of KerasHub's models, whose configs do not count them.
-
-    Nor do presets. Of what a backbone and its task hold, the backbone is named.
-    """
-    groups, left_out = found.groups, dict(found.left_out)
-    held = [layer for group in groups for layer in group.layers]
-    around = layers_around(model, held)
-    every = [part for layer in (model, *around) for part in walk(layer)]
-    for holder in [*filter(is_backbone, every), *filter(is_task, every)]:
-        inside = set(map(id, walk(holder)))
-        why = (
-            f"the config of {type(holder).__name__} does not hold its number, so no "
-            "preset could; prune keras_idea.as_functional(model)"
-        )
-        for group in groups:
-            if not inside.isdisjoint(map(id, group.layers)):
-                makers = [layer for layer in group.makers if slides(layer)]
-                left_out |= {layer.path: why for layer in makers}
-        groups = [g for g in groups if inside.isdisjoint(map(id, g.layers))]
-    return FoundChannels(groups, left_out, found.uses)
+    """Without channels of KerasHub's models, whose configs do not count them."""
+    reasons, left_out = why_not_held(model, found.groups), dict(found.left_out)
+    for group in found.groups:
+        if id(group) in reasons:
+            makers = [layer for layer in group.makers if slides(layer)]
+            left_out |= {layer.path: reasons[id(group)] for layer in makers}
+    stay = [group for group in found.groups if id(group) not in reasons]
+    return FoundChannels(stay, left_out, found.uses)

@@ -4,7 +4,7 @@ import weakref
 
 import keras
 
-from keras_idea._graph.configs import config_holds
+from keras_idea._graph.configs import why_not_held
 from keras_idea._groups.dense import DenseGroup, Found, find_dense_groups
 from keras_idea._groups.follow import is_dense
 from keras_idea._keras.layers import stored_kernel, walk
@@ -36,7 +36,7 @@ def _within_configs(
 ) -> Found[DenseGroup]:
     """Without neurons of KerasHub's models that no config counts."""
     left_out, stay = dict(found.left_out), []
-    reasons = config_holds(model, found.groups)
+    reasons = why_not_held(model, found.groups)
     for group in found.groups:
         if why := reasons.get(id(group)):
             left_out |= {layer.path: why for layer in group.makers}

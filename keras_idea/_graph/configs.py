@@ -121,31 +121,52 @@ def check_configs(
         warn_of_stuck(stuck)
 
 
-def config_holds(model: keras.layers.Layer, groups: Sequence[Group]) -> dict[int, str]:
+def why_not_held(model: keras.layers.Layer, groups: Sequence[Group]) -> dict[int, str]:
     """Why the configs of KerasHub models in a model, or around it, hold no group.
 
-    Asks each for twice as many units of all groups in it. Returns the reasons by the
-    `id` of a group; configs hold the number of all others.
+    Asks each for twice as many units of all groups of a kind. No config has a number
+    for each convolution, so it is not asked for channels.
+
+    Returns:
+        dict, `id` of a group -> the reason; configs hold the number of all others.
     """
     held = [layer for group in groups for layer in group.layers]
+    every = [p for o in (model, *layers_around(model, held)) for p in walk(o)]
+    reasons: dict[int, str] = {}
+    for layer in [*filter(is_backbone, every), *filter(is_task, every)]:
+        inside = set(map(id, layer.variables))
+        backbone = layer.backbone if is_task(layer) else layer
+        own = {
+            id(group): variables
+            for group in groups
+            if inside & (variables := {id(cut.variable) for cut in group.held_cuts()})
+        }
+        for kind in dict.fromkeys(group.kind for group in groups if id(group) in own):
+            asked = [g for g in groups if g.kind == kind and id(g) in own]
+            why, said = _asked_for_twice(backbone, asked)
+            for group in asked:
+                if not own[id(group)] <= said:
+                    reason = f"the config of {type(layer).__name__} {why}"
+                    reasons.setdefault(id(group), reason)
+    return reasons
+
+
+def _asked_for_twice(
+    backbone: keras.Model, groups: Sequence[Group]
+) -> tuple[str, set[int]]:
+    """Why a config does not hold twice as many units, and what variables it does."""
+    if groups[0].kind == CHANNELS:
+        return (
+            "does not hold its number, so no preset could; prune "
+            "keras_idea.as_functional(model)"
+        ), set()
     units = [(group.hidden_dim, 2 * group.hidden_dim) for group in groups]
     double = [(group, 2 * group.hidden_dim) for group in groups]
-    own = [{id(cut.variable) for cut in group.held_cuts()} for group in groups]
-    reasons: dict[int, str] = {}
-    every = [p for o in (model, *layers_around(model, held)) for p in walk(o)]
-    hub = [part for part in every if is_backbone(part) or is_task(part)]
-    with as_if(model, double) if hub else contextlib.nullcontext():
-        for layer in hub:
-            backbone = layer.backbone if is_task(layer) else layer
-            search = Search(backbone, None, set().union(*own), units)
-            if not search.begun:
-                continue  # `check_configs` says why
-            for group, variables in zip(groups, own, strict=True):
-                inside = not variables.isdisjoint(map(id, layer.variables))
-                if inside and not variables <= search.held:
-                    why = search.why or "does not hold its number"
-                    reasons[id(group)] = f"the config of {type(layer).__name__} {why}"
-    return reasons
+    with as_if(backbone, double) as variables:
+        search = Search(backbone, None, set(map(id, variables)), units)
+    if not search.begun:  # `check_configs` says why
+        return "", set(map(id, variables))
+    return search.why or "does not hold its number", search.held
 
 
 def numbers_of(
