@@ -12,14 +12,13 @@ from keras.optimizers.schedules import LearningRateSchedule
 from keras_idea._typing import Tensor
 from keras_idea._validation import check_int, check_number
 from keras_idea.errors import ArgumentError
-from keras_idea.functional.width import CubicWidth, WidthSchedule
+from keras_idea.functional.width import CubicWidth
 
 __all__ = [
     "CosineDecay",
     "CubicWidth",
     "StagedSchedule",
     "WarmupStableDecay",
-    "WidthSchedule",
 ]
 
 

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_idea._groups.cut import Cut
 from keras_idea._typing import Tensor
-from keras_idea.functional.importance import reduce_rows, sensitivity
+from keras_idea.functional.importance import sensitivity
 from keras_idea.functional.masks import top_k_mask
 
 if keras.backend.backend() == "torch":
@@ -25,7 +25,7 @@ else:
         kernel: Tensor, gradient: Tensor, axes: tuple[int, ...]
     ) -> Tensor:
         """Mean sensitivity, over the axes of a neuron's weights: `(F,)` or `(E, F)`."""
-        return reduce_rows(sensitivity(kernel, gradient), axes, "mean")
+        return ops.mean(sensitivity(kernel, gradient), axis=axes)
 
     def zero_rows(cuts: list[Cut], mask: Tensor) -> None:
         """Zeroes the weights of the neurons that a mask says are dead."""

@@ -10,7 +10,7 @@ from keras_idea._step.track import Track
 from keras_idea._typing import Tensor
 from keras_idea.functional.importance import ema
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.functional.width import WidthSchedule
+from keras_idea.functional.width import CubicWidth
 
 
 def update_scores_and_masks(
@@ -49,13 +49,13 @@ def update_scores_and_masks(
 
 def _by_schedule(
     tracks: Sequence[Track],
-) -> dict[tuple[WidthSchedule, tuple], list[Track]]:
+) -> dict[tuple[CubicWidth, tuple], list[Track]]:
     """The tracks that follow a schedule, by those whose masks can be made together.
 
     One operation on many small arrays instead of many: where nothing is compiled,
     each costs more than its arithmetic.
     """
-    found: dict[tuple[WidthSchedule, tuple], list[Track]] = {}
+    found: dict[tuple[CubicWidth, tuple], list[Track]] = {}
     for track in tracks:
         if track.scheduled:
             key = (track.schedule, tuple(track.mask.shape))
@@ -64,7 +64,7 @@ def _by_schedule(
 
 
 def _due_width(
-    schedule: WidthSchedule, iterations: keras.Variable | Tensor, catch_up_until: float
+    schedule: CubicWidth, iterations: keras.Variable | Tensor, catch_up_until: float
 ) -> int | Tensor | None:
     """The neurons to keep after a step; None if no mask can have changed.
 
@@ -72,7 +72,7 @@ def _due_width(
     """
     step = known_count(iterations)
     if step is None:
-        return schedule.call(ops.cast(iterations, "int32"))
+        return schedule(ops.cast(iterations, "int32"))
     width = schedule(step)
     return width if step <= catch_up_until or width < schedule(step - 1) else None
 

@@ -5,7 +5,7 @@ import dataclasses
 import keras
 
 from keras_idea._finding.find import FFN
-from keras_idea.functional.width import CubicWidth, WidthSchedule
+from keras_idea.functional.width import CubicWidth
 
 
 @dataclasses.dataclass(eq=False)
@@ -15,7 +15,7 @@ class Track:
     Attributes:
         ffn: `FFN` handle.
         target_dim: int, the neurons that it is to keep.
-        schedule: `WidthSchedule`, its width over the steps.
+        schedule: `CubicWidth`, its width over the steps.
         began: int, the active neurons when the run began.
         scores: variable of the optimizer, shaped as the state's scores: the newest, as
             long as a pruner is at work.
@@ -26,7 +26,7 @@ class Track:
 
     ffn: FFN
     target_dim: int
-    schedule: WidthSchedule
+    schedule: CubicWidth
     began: int
     scores: keras.Variable = None
     mask: keras.Variable = None

@@ -1,4 +1,4 @@
-"""Which neurons stay: the exact top-k mask, and slicing by its indices."""
+"""Chooses the neurons that stay, exactly, and slices tensors to them."""
 
 from collections.abc import Sequence
 

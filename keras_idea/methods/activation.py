@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_idea._groups.kinds import KV_GROUPS
 from keras_idea._typing import Tensor
 from keras_idea._validation import check_choice
 from keras_idea.errors import ArgumentError
-from keras_idea.functional.activation import (
+from keras_idea.functional.importance import (
     AGGREGATIONS,
     Aggregation,
     activation_sums,
@@ -48,8 +47,9 @@ class Activation(Method):
             `(inputs, targets)` the inputs are used. For a KerasHub task, give what its
             preprocessor returns. The callback needs them. Defaults to None.
         num_samples: int >= 1. The most samples to use. Defaults to 1024.
-        aggregation: str. "paper" or "minitron"; see
-            `keras_idea.functional.activation_importance`. Defaults to "paper".
+        aggregation: str. "paper": the mean over samples of the L2 norm over tokens, as
+            IDEA Prune prints it. "minitron": the L2 norm over samples of the mean
+            magnitude over tokens, as NVIDIA's tool computes it. Defaults to "paper".
         padding_mask: array `(samples, tokens)` or None. 0 marks a token as padding. It
             goes with `data` that is one array. None uses the entry of a dict of inputs
             whose name ends in "padding_mask", else Keras's own mask, if there is one.
@@ -124,30 +124,27 @@ class Activation(Method):
         if samples is None:
             raise ArgumentError(_NO_DATA)
         captures = [capture_of(group, self._statistic(group)) for group in groups]
-        return self._ranked(groups, captured(model, captures, samples))
+        found = []
+        for group, (sums, count) in zip(
+            groups, captured(model, captures, samples), strict=True
+        ):
+            if not count:
+                raise ArgumentError(
+                    f"Method 'activation' saw no sample for {group.name}. Its `data` "
+                    "must hold at least one token that is not padding."
+                )
+            values = importance_of_sums(sums, count, self.aggregation)
+            found.append(values * _spans(group) if self.by_weights else values)
+        return found
 
     def _statistic(self, group: Any) -> Statistic:
         if group.kind != KV_GROUPS:
             return functools.partial(activation_sums, aggregation=self.aggregation)
         return functools.partial(_of_heads, group.hidden_dim, self.aggregation)
 
-    def _ranked(
-        self, groups: Sequence[Any], statistics: Sequence[tuple[np.ndarray, float]]
-    ) -> list[Any]:
-        for group, (_, samples) in zip(groups, statistics, strict=True):
-            if not samples:
-                raise ArgumentError(
-                    f"Method 'activation' saw no sample for {group.name}. Its `data` "
-                    "must hold at least one token that is not padding."
-                )
-        found = [importance_of_sums(*each, self.aggregation) for each in statistics]
-        if not self.by_weights:
-            return found
-        return [c * _spans(group) for c, group in zip(found, groups, strict=True)]
-
 
 def _spans(group: Any) -> Tensor:
-    """The spans of each unit's weights, `(F,)`: of each kernel at most 1, added up."""
+    """Adds up the spans of each unit's weights, `(F,)`: at most 1 for each kernel."""
     total: Any = 0.0
     for cut in group.scored_cuts():
         weights = ops.cast(cut.variable.value, "float32")

@@ -25,7 +25,7 @@ from keras_idea._surgery.refit import (
     check_refit,
 )
 from keras_idea.errors import ArgumentError
-from keras_idea.functional.milestones import narrowing_steps, stored_width
+from keras_idea.functional.width import narrowing_steps, stored_width
 from keras_idea.methods.learned_mask import MaskLearner
 from keras_idea.methods.method import Decision, Method, keep_largest
 
