@@ -24,7 +24,7 @@ LIMITS = {
     "keras_idea/_lm/data": 1_230,
     "keras_idea/_lm/evaluation": 240,
     "keras_idea/_lm/export": 950,
-    "keras_idea/_lm/report": 370,
+    "keras_idea/_lm/report": 390,
     "keras_idea/_lm/runs": 2_370,
     "keras_idea/methods": 1_470,
     "keras_idea/_shapes": 960,
