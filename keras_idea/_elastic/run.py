@@ -28,7 +28,7 @@ from keras_idea._keras.models import (
 from keras_idea._keras.optimizer_variables import as_int, innermost
 from keras_idea._signals import held_back
 from keras_idea._step.pruner import NeuronPruner
-from keras_idea._step.replicas import replicas_of, scope_of
+from keras_idea._step.replicas import scope_of
 from keras_idea._step.track import only_scored
 from keras_idea._surgery.checks import check_not_pruning, check_trainable
 from keras_idea._surgery.optimizer_state import (
@@ -38,7 +38,6 @@ from keras_idea._surgery.optimizer_state import (
 )
 from keras_idea._surgery.width_in_code import check_width_in_code
 from keras_idea.errors import ArgumentError
-from keras_idea.hub.rebuild import check_plain
 
 
 class Run:
@@ -235,8 +234,6 @@ def _check_model(
     Raises for a model in which a step at a width would silently not be the step of the
     narrow model.
     """
-    check_plain(model)
-    replicas_of(model)
     if is_built(model) and not model.optimizer.built:
         with scope_of(model):
             model.optimizer.build(model.trainable_variables)

@@ -27,11 +27,7 @@ _OPTIONS = {
 
 
 class FFNLayer(keras.layers.Layer):
-    """Base class of the FFNs: two kernels, or three if `gated`, with or without biases.
-
-    The class attribute `gated` says whether a linear branch multiplies the activated
-    one.
-    """
+    """Base class of the FFNs; if `gated`, a linear branch multiplies the other."""
 
     gated: ClassVar[bool] = True
 
@@ -210,11 +206,6 @@ class UngatedFFN(FFNLayer):
         activation: str or function. `sigma`. Defaults to "gelu".
         **options: the other arguments of `GatedFFN`.
 
-    Input shape: `(..., input_dim)`, rank 2 or more. Output shape: the same.
-
-    Raises:
-        ValueError: If an argument is outside its range.
-
     Example:
     >>> layer = UngatedFFN(hidden_dim=32)
     >>> tuple(layer(keras.ops.ones((2, 5, 8))).shape)
@@ -279,24 +270,12 @@ class Prunable(FFNLayer):
         return len(indices_of(used_neurons(self.cuts()), self.name))
 
     def importance(self) -> Tensor:
-        """Computes the importance of each neuron from the current scores.
-
-        Returns:
-            Tensor `(hidden_dim,)`, float32, at least zero.
-        """
+        """Computes the importance of each neuron, `(hidden_dim,)`, from the scores."""
         self._check_built("importance()")
         return self.state.importance()
 
     def compact(self) -> FFNLayer:
-        """Makes a new plain FFN of the active neurons, with the same outputs.
-
-        Returns:
-            A built `GatedFFN` (or `UngatedFFN`) with `hidden_dim == width`. This layer
-            is not changed.
-
-        Raises:
-            ValueError: If the layer is not built.
-        """
+        """Makes a new plain FFN of the active neurons, with the same outputs."""
         self._check_built("compact()")
         cuts = {id(cut.variable): cut for cut in self.cuts()}
         kept = indices_of(used_neurons([*cuts.values()]), self.name)
@@ -346,11 +325,6 @@ class PrunableGatedFFN(Prunable):
             "silu".
         **options: the other arguments of `GatedFFN`.
 
-    Input shape: `(..., input_dim)`, rank 2 or more. Output shape: the same.
-
-    Raises:
-        ValueError: If an argument is outside its range.
-
     Example:
     >>> layer = PrunableGatedFFN(hidden_dim=32)
     >>> tuple(layer(keras.ops.ones((2, 5, 8))).shape)
@@ -384,15 +358,9 @@ class PrunableFFN(Prunable):
             "gelu".
         **options: the other arguments of `GatedFFN`.
 
-    Input shape: `(..., input_dim)`, rank 2 or more. Output shape: the same.
-
-    Raises:
-        ValueError: If an argument is outside its range.
-
     Example:
     >>> layer = PrunableFFN(hidden_dim=32, activation="relu")
-    >>> tuple(layer(keras.ops.ones((2, 5, 8))).shape)
-    (2, 5, 8)
+    >>> layer.build((None, 8))
     >>> narrow = layer.compact()  # an UngatedFFN
 
     Source: IDEA Prune (arXiv 2503.05920), Algorithm 1, over the matrices there are.
