@@ -53,9 +53,9 @@ class ElasticCallback(keras.callbacks.Callback):
 
     Raises:
         ValueError: If an argument is outside its range. When `fit` begins: if the model
-            has no FFN whose neurons are found, is not compiled, or is not built; if two
-            widths are equal or one is wider than an FFN; if an FFN is frozen, holds
-            pruned neurons, or has constraints or BatchNormalization on its neurons.
+            has no FFN whose neurons are found, is not compiled, or is not built; if a
+            width is wider than an FFN; if an FFN is frozen, holds pruned neurons, or
+            has constraints or BatchNormalization on its neurons.
 
     Example:
     >>> elastic = ki.ElasticCallback({"small": 0.25, "medium": 0.5}, begin_step=1)

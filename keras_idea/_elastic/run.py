@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_idea._elastic.reading import FirstNeurons
-from keras_idea._elastic.widths import FULL, Sample, Width, all_neurons_at, draw
+from keras_idea._elastic.widths import FULL, Sample, Width, draw, neurons_at
 from keras_idea._finding.find import FFN, find_ffns
 from keras_idea._groups.kinds import NEURONS
 from keras_idea._keras.callbacks import evaluate_again, warn_user, why_not_again
@@ -41,17 +41,10 @@ from keras_idea.errors import ArgumentError
 
 
 class Run:
-    """Trains a model at the widths that are drawn, from a step on.
+    """Trains a compiled model at the widths that are drawn, from a step on.
 
-    Until then it measures the importance of the neurons; then it sorts them.
-
-    Args:
-        model: keras.Model, compiled, in sync.
-        widths: dict, name -> width.
-        begin_step: int, the last step at full width only.
-        sample: how a step's width is drawn.
-        seed: int.
-        before: the `Run` of the last `fit`, or None. Its functions are used again.
+    Until then it measures the importance of the neurons; then it sorts them. The
+    functions of `before`, the `Run` of the last `fit`, are used again.
     """
 
     def __init__(
@@ -231,8 +224,7 @@ def _check_model(
 ) -> tuple[list[FFN], dict[str, list[int]]]:
     """Returns the FFNs that some width narrows, and the neurons of each at each width.
 
-    Raises for a model in which a step at a width would silently not be the step of the
-    narrow model.
+    Raises if a step at a width would silently not be the step of the narrow model.
     """
     if is_built(model) and not model.optimizer.built:
         with scope_of(model):
@@ -240,7 +232,9 @@ def _check_model(
     ffns = find_ffns(model)
     if not ffns or not all(ffn.built for ffn in ffns):
         check_trainable(model, ffns, None, [NEURONS])  # says which
-    counts = all_neurons_at(widths, ffns)
+    counts = {FULL: [ffn.hidden_dim for ffn in ffns]}
+    for name, width in widths.items():
+        counts[name] = neurons_at(f"widths[{name!r}]", width, ffns)
     narrowed = [
         place
         for place, ffn in enumerate(ffns)

@@ -116,19 +116,3 @@ def neurons_at(name: str, width: Width, ffns: Sequence[FFN]) -> list[int]:
             )
         counts.append(count)
     return counts
-
-
-def all_neurons_at(
-    widths: Mapping[str, Width], ffns: Sequence[FFN]
-) -> dict[str, list[int]]:
-    """Returns the neurons of each FFN at each width and at "full"; all must differ."""
-    found = {FULL: [ffn.hidden_dim for ffn in ffns]}
-    for name, width in widths.items():
-        counts = neurons_at(f"widths[{name!r}]", width, ffns)
-        if counts in found.values():
-            raise ArgumentError(
-                f"`widths` repeats a width: '{name}' equals another one or '{FULL}'. "
-                "Remove it."
-            )
-        found[name] = counts
-    return found

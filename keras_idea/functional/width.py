@@ -123,12 +123,10 @@ def narrowing_steps(
     r"""Returns the optimizer steps, ascending, after which a model becomes narrower.
 
     "progressive" narrows each time the group that loses most units comes down by
-    `(h - h') / m`. With m changes of shape a step is too wide by 1/2m of the units that
-    go. If a change costs c steps, and those units the share g of a step, then `c m +
-    g T_p / 2m` is least at `m = sqrt(g T_p / 2c)`. On a CPU without compilation
-    `g / 2c` was 0.75 and 3 for models of 2 and 4 layers, so m is the root of the steps
-    there, from 8 to 64; else it is 8. No device is asked, so a run is the same on every
-    one.
+    `(h - h') / m`. If a change of shape costs c steps, and the units that go the share
+    g of a step, `c m + g T_p / 2m` is least at `m = sqrt(g T_p / 2c)`. If nothing is
+    compiled, `g / 2c` was 0.75 and 3 on a CPU, so m is the root of the steps, from 8 to
+    64; else it is 8.
 
     Example:
     >>> width = ki.CubicWidth(512, 192, begin_step=0, prune_steps=100)

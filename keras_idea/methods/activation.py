@@ -31,7 +31,8 @@ class Activation(Method):
     r"""Keeps the neurons with the largest activations, all at once at `begin_step`.
 
     Between two steps, the model runs over the samples in evaluation mode. Padding does
-    not count. In `shrink`, its `data` are used if the method has none.
+    not count: an input whose name ends in "padding_mask" marks it with 0, else Keras's
+    own mask. In `shrink`, its `data` are used if the method has none.
 
     With `by_weights=True` the activations `c` are weighed by the spans of the unit's
     weights in each kernel `K`:
@@ -50,10 +51,6 @@ class Activation(Method):
         aggregation: str. "paper": the mean over samples of the L2 norm over tokens, as
             IDEA Prune prints it. "minitron": the L2 norm over samples of the mean
             magnitude over tokens, as NVIDIA's tool computes it. Defaults to "paper".
-        padding_mask: array `(samples, tokens)` or None. 0 marks a token as padding. It
-            goes with `data` that is one array. None uses the entry of a dict of inputs
-            whose name ends in "padding_mask", else Keras's own mask, if there is one.
-            Defaults to None.
         batch_size: int >= 1. Samples per batch, if `data` are arrays. Defaults to 32.
         refit: bool. Whether to fit what reads the units that stay to the data, as
             `shrink` does with `refit=True`. It needs `data`. Defaults to False.
@@ -81,22 +78,15 @@ class Activation(Method):
         data: Data | None = None,
         num_samples: int = 1024,
         aggregation: Aggregation = "paper",
-        padding_mask: Tensor | None = None,
         batch_size: int = 32,
         refit: bool = False,
         by_weights: bool = False,
     ) -> None:
         self.aggregation = check_choice("aggregation", aggregation, AGGREGATIONS)
         self.by_weights = by_weights
-        if padding_mask is not None and not hasattr(data, "shape"):
-            raise ArgumentError(
-                "`padding_mask` goes with `data` that is one array. Received: "
-                f"data of type {type(data).__name__}. Put the mask into the dict of "
-                "inputs, as 'padding_mask'."
-            )
         self.data: Samples | None = None
         if data is not None or refit:
-            self.data = Samples(data, num_samples, batch_size, padding_mask)
+            self.data = Samples(data, num_samples, batch_size)
         if refit:
             self.refit_data = self.data
 

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import itertools
 import math
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -40,8 +39,6 @@ class Samples:
             `(x, y, sample_weight)`; or batches of such.
         num_samples: int >= 1. The most samples to use. Defaults to 1024.
         batch_size: int >= 1. Samples per batch, if `data` are arrays. Defaults to 32.
-        padding_mask: array `(samples, tokens)` or None. Defaults to None, which uses
-            inputs whose name ends in "padding_mask".
 
     Raises:
         ValueError: If `data` are not samples.
@@ -56,13 +53,12 @@ class Samples:
         data: Data,
         num_samples: int = 1024,
         batch_size: int = 32,
-        padding_mask: Tensor | None = None,
     ) -> None:
         if data is None:
             raise ArgumentError(
                 "`data` are needed: samples of the model's inputs. Received: data=None."
             )
-        self._data, self._padding_mask = data, padding_mask
+        self._data = data
         self._num_samples = check_int("num_samples", num_samples, minimum=1)
         self._batch_size = check_int("batch_size", batch_size, minimum=1)
         self._kept: list[Batch] | None = None
@@ -75,36 +71,28 @@ class Samples:
 
     def _batches(self) -> Iterator[Batch]:
         left = self._num_samples
-        for data, mask in self._parts():
+        for data in self._parts():
             parts = tuple(data) if isinstance(data, (tuple, list)) and data else (data,)
             inputs, *others = (*parts, None, None)[:3]
             size = _count(inputs, self._data)
-            masks = {} if mask is None else {"padding_mask": mask}
-            if isinstance(inputs, dict) and not masks:
-                names = [name for name in inputs if name.endswith("padding_mask")]
-                masks = {name: inputs[name] for name in names}
+            named = inputs.items() if isinstance(inputs, dict) else ()
+            masks = {n: mask for n, mask in named if n.endswith("padding_mask")}
             batch = Batch(inputs, masks, *others)
             yield batch if size <= left else _cut(batch, 0, left)
             left -= size
             if left <= 0:
                 return
 
-    def _parts(self) -> Iterator[tuple[Any, Tensor | None]]:
-        """Yields data and padding masks of single batches."""
+    def _parts(self) -> Iterator[Any]:
+        """Yields the data of single batches."""
         data = self._data
         if isinstance(data, (tuple, dict)) or hasattr(data, "shape"):
             inputs = data[0] if isinstance(data, tuple) and data else data
             total = _count(inputs, data)
             for start in range(0, total, self._batch_size):
-                stop = start + self._batch_size
-                yield _cut((data, self._padding_mask), start, stop)
-        elif isinstance(data, (str, bytes, os.PathLike)) or not hasattr(
-            data, "__iter__"
-        ):
-            _count(data, data)  # raises
+                yield _cut(data, start, start + self._batch_size)
         else:
-            for batch in data:
-                yield batch, None
+            yield from data if hasattr(data, "__iter__") else [data]
 
 
 def _count(inputs: Any, data: Any) -> int:

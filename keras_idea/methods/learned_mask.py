@@ -164,11 +164,7 @@ class Mask:
 
 
 class MaskLearner:
-    """Learns the masks of some groups inside the steps of an optimizer.
-
-    Its variables are the optimizer's while it is at work: `weights` are `W`, one per
-    kernel that reads units; the model's kernels hold `z W`.
-    """
+    """Learns masks inside the steps of an optimizer, which holds its variables."""
 
     #: What a checkpoint has restored: optimizer -> (its step, arrays).
     restored: ClassVar[weakref.WeakKeyDictionary] = weakref.WeakKeyDictionary()
@@ -185,7 +181,7 @@ class MaskLearner:
         self.multipliers: keras.Variable = None  # (3, 2): values and their moments
         #: bool, whether it is at work; and whether it continues from a checkpoint.
         self.begun = self.continues = False
-        #: By the `id` of a kernel: the kernel and its `W`.
+        #: By the `id` of a kernel that reads units: the kernel, `z W`, and its `W`.
         self.weights: dict[int, tuple[keras.Variable, keras.Variable]] = {}
 
     @property
@@ -283,12 +279,8 @@ class MaskLearner:
     ) -> None:
         """Takes a step on masks and multipliers, after one on the weights.
 
-        Args:
-            by_masks: list of tensors, from `gradients_by_mask`.
-            steps: the optimizer steps before this call.
-            is_step_end: True, or a bool tensor: False in the middle of an accumulated
-                step.
-            completed: the steps that this call ends, 1 or 0.
+        `steps` are the optimizer steps before this call, which ends `completed`, 1 or
+        0. `is_step_end` is True, or a bool tensor if gradients are accumulated.
         """
         self._keep_weights()
         method, steps_in_all = self.method, self.prune_steps

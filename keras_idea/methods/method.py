@@ -140,8 +140,7 @@ class Method:
     ) -> Any:
         """Returns what learns masks in the steps from `begin_step` on, or None.
 
-        Only `LearnedMask` has one. `targets` are pairs of an `FFN` handle and the units
-        that it keeps.
+        Only `LearnedMask` has one. `targets` are pairs of an `FFN` and what it keeps.
         """
         return None
 
