@@ -12,9 +12,8 @@ from keras_idea._elastic.widths import FULL, Sample, Width, check_sample, check_
 from keras_idea._finding.find import find_groups
 from keras_idea._keras.callbacks import forget_best, peers
 from keras_idea._keras.layers import student_of
-from keras_idea._keras.optimizer_variables import as_int, innermost
+from keras_idea._keras.optimizer_variables import StepCount, as_int, innermost
 from keras_idea._step.pruner import end_pruning
-from keras_idea._step.step_count import StepCount
 from keras_idea._surgery.checks import check_compiled
 from keras_idea._validation import check_choice, check_int
 from keras_idea.errors import ArgumentError

@@ -27,9 +27,9 @@ from keras_idea._keras.models import (
 )
 from keras_idea._keras.optimizer_variables import as_int, innermost
 from keras_idea._signals import held_back
+from keras_idea._step.algorithm import Track
 from keras_idea._step.pruner import NeuronPruner
 from keras_idea._step.replicas import scope_of
-from keras_idea._step.track import only_scored
 from keras_idea._surgery.checks import check_not_pruning, check_trainable
 from keras_idea._surgery.optimizer_state import (
     built_optimizer,
@@ -80,7 +80,7 @@ class Run:
         start = as_int(innermost(model.optimizer).iterations)
         self._sorts = 0 < begin_step and start <= begin_step
         if start < begin_step:
-            self._scorer = NeuronPruner([only_scored(ffn) for ffn in self._ffns])
+            self._scorer = NeuronPruner([Track(ffn) for ffn in self._ffns])
             self._scorer.attach(model)
         elif not self._sorts and begin_step and not any(map(_is_sorted, self._ffns)):
             warn_user(

@@ -53,6 +53,24 @@ def _as_number(value: Any) -> Any:
     return keras.ops.convert_to_numpy(value)
 
 
+class StepCount:
+    """Knows the optimizer step at every batch without reading the optimizer.
+
+    Reading `optimizer.iterations` waits for the device, so it is read once, when an
+    epoch begins. float16 skips steps, so inside an epoch the count may run ahead. A
+    custom train step may call the optimizer twice, or not at all: `after` is a guess.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        optimizer = innermost(model.optimizer)
+        self._calls = as_int(apply_count(optimizer))
+        self.per_step = optimizer.gradient_accumulation_steps or 1
+
+    def after(self, batches: int) -> int:
+        """Returns the optimizer steps taken after so many batches of the epoch."""
+        return (self._calls + batches) // self.per_step
+
+
 def rate_source(optimizer: keras.Optimizer) -> keras.Variable | Callable[..., Any]:
     """The learning rate as it was given: a variable, a schedule or a function.
 
@@ -83,11 +101,6 @@ def accumulated_gradient(
     """The sum of a variable's gradients in an accumulated step under way."""
     index = optimizer._get_variable_index(variable)
     return optimizer._accumulated_gradients[index]
-
-
-def track_variable(optimizer: keras.Optimizer, variable: keras.Variable) -> None:
-    """Takes back a variable that `add_variable` made and `untrack` took away."""
-    optimizer._track_variable(variable)
 
 
 def untrack_variable(optimizer: keras.Optimizer, variable: keras.Variable) -> None:

@@ -11,8 +11,8 @@ from keras import ops
 from keras_idea._finding.find import FFN, find_groups
 from keras_idea._groups.state import Scoring
 from keras_idea._keras.models import compile_arguments
+from keras_idea._step.algorithm import Track
 from keras_idea._step.pruner import NeuronPruner
-from keras_idea._step.track import only_scored
 from keras_idea._surgery.compact import narrowed
 from keras_idea.errors import ArgumentError
 from keras_idea.methods.calibration import Samples, calling
@@ -91,7 +91,7 @@ def _mean_scores(
     )
     copy.optimizer.build(copy.trainable_variables)
     kinds = list(dict.fromkeys(group.kind for group in groups))
-    tracks = [only_scored(group) for group in find_groups(copy, kinds)]
+    tracks = [Track(group) for group in find_groups(copy, kinds)]
     how = method.scoring
     for track in tracks:  # no moving average: the mean is computed here
         track.ffn.state.score_by(Scoring(0.0, how.row_reduce, how.matrix_reduce))

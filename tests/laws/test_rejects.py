@@ -199,7 +199,7 @@ MODELS = [
     ),
     (
         ArgumentError,
-        "which keeps 5",
+        "keeps 5",
         m.heads,
         fitted(by_targets(targets={"kv_groups": 5})),
         "sgd",

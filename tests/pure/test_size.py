@@ -13,7 +13,7 @@ from tests.support.seconds import BACKENDS, TABLE
 CPU_MINUTES = 24  # the goal is 16
 
 LIMITS = {
-    "keras_idea/_callbacks": 1_720,
+    "keras_idea/_callbacks": 1_450,
     "keras_idea/_elastic": 830,
     "keras_idea/_finding": 1_240,
     "keras_idea/functional": 1_430,
@@ -28,7 +28,7 @@ LIMITS = {
     "keras_idea/_lm/runs": 2_370,
     "keras_idea/methods": 1_470,
     "keras_idea/_shapes": 960,
-    "keras_idea/_step": 950,
+    "keras_idea/_step": 660,
     "keras_idea/_surgery": 2_550,
     "tests/backend": 760,
     "tests/laws": 7_910,

@@ -91,8 +91,6 @@ def test_what_optimizers_hold():
     added = optimizer.add_variable((2,), name="added")
     of_optimizer.untrack_variable(optimizer, added)
     assert not any(v is added for v in optimizer.variables)
-    of_optimizer.track_variable(optimizer, added)
-    assert optimizer.variables[-1] is added
     adam = keras.optimizers.Adam()
     scaled = keras.optimizers.LossScaleOptimizer(adam)
     assert of_optimizer.parts(scaled) == [scaled, adam]

@@ -14,8 +14,6 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 #: Each trains or exports for seconds: before a release.
 LONG = {
-    "callbacks.checkpoint.checkpoint.Checkpoint",
-    "callbacks.prune.idea_prune.IdeaPruneCallback",
     "finding.targets.target_width",
     "lm.export.gguf.export_gguf",
     "lm.export.hf.export_hf",
