@@ -20,10 +20,8 @@ from keras_idea._schedules import CosineDecay
 from keras_idea._typing import Tensor
 from keras_idea._validation import check_int, check_number
 from keras_idea.errors import ArgumentError, PruningStopped
-from keras_idea.functional import hard_concrete
+from keras_idea.functional import hard_concrete as hc
 from keras_idea.methods.method import Decision, Gradients, Method
-
-INITIAL_MEAN, INITIAL_DEVIATION = 5.0, 0.01
 
 
 class LearnedMask(Method):
@@ -103,14 +101,12 @@ class LearnedMask(Method):
         """Returns what learns the masks in the optimizer's steps; see `Method`."""
         masks = []
         for ffn, target_dim in targets:
-            sparsity = 1 - target_dim / ffn.hidden_dim
-            if sparsity > hard_concrete.MAX_SPARSITY:
-                most = hard_concrete.MAX_SPARSITY
-                least = int((1 - most) * ffn.hidden_dim) + 1
+            if 1 - target_dim / ffn.hidden_dim > hc.MAX_SPARSITY:
+                least = int((1 - hc.MAX_SPARSITY) * ffn.hidden_dim) + 1
                 raise ArgumentError(
                     f"`learned_mask` cannot prune {ffn.name} from {ffn.hidden_dim} to "
                     f"{target_dim} {ffn.units}: its expected sparsity cannot exceed "
-                    f"{most:.3f}. Keep at least {least}."
+                    f"{hc.MAX_SPARSITY:.3f}. Keep at least {least}."
                 )
             # Not Python's `hash`, which differs between processes.
             stream = zlib.crc32(f"{self.seed}/{ffn.place}".encode())
@@ -143,23 +139,22 @@ class Mask:
     def noise(self, step: int | Tensor) -> Tensor:
         """Draws the uniform numbers of a step."""
         shape = self.ffn.units_shape
-        drawn = hard_concrete.noise(self.stream, step, math.prod(shape))
+        drawn = hc.noise(self.stream, step, math.prod(shape))
         return ops.reshape(drawn, shape)
 
     def drawn(self, step: int | Tensor) -> Tensor:
         """Draws the mask `z` of the train step after so many steps."""
-        return hard_concrete.sample(self.log_alpha, self.noise(step))
+        return hc.sample(self.log_alpha, self.noise(step))
 
     def final(self) -> Tensor:
         """Computes the deterministic mask, with soft values."""
         alive = self.ffn.mask.value
-        return hard_concrete.final_mask(self.log_alpha, self.target_dim, alive)
+        return hc.final_mask(self.log_alpha, self.target_dim, alive)
 
     def initial(self) -> np.ndarray:
-        """Draws the first value of `learned`."""
+        """Draws the first value of `learned`: log alpha from N(5, 0.01^2)."""
         first = np.zeros((4, *self.ffn.units_shape), "float32")
-        generator = np.random.default_rng(self.stream)
-        first[0] = generator.normal(INITIAL_MEAN, INITIAL_DEVIATION, first[0].shape)
+        first[0] = np.random.default_rng(self.stream).normal(5.0, 0.01, first[0].shape)
         return first
 
 
@@ -288,28 +283,24 @@ class MaskLearner:
         grown = elapsed / max(method.warmup_share * steps_in_all, 1.0)
         grown = ops.minimum(grown, 1.0)
         due = [(1 - m.target_dim / m.ffn.hidden_dim) * grown for m in self.masks]
-        found = [hard_concrete.expected_sparsity(m.log_alpha) for m in self.masks]
+        found = [hc.expected_sparsity(m.log_alpha) for m in self.masks]
         found = [ops.reshape(of_rows, (-1,)) for of_rows in found]
         dues = [ops.zeros_like(f) + d for f, d in zip(found, due, strict=True)]
-        ascent = hard_concrete.constraint_ascent(
-            ops.concatenate(found), ops.concatenate(dues)
-        )
+        ascent = hc.constraint_ascent(ops.concatenate(found), ops.concatenate(dues))
         rate = CosineDecay(method.multiplier_learning_rate, 0.0, steps_in_all)(elapsed)
         multipliers = self.multipliers.value
-        new = hard_concrete.adam_step(multipliers, ascent, elapsed + 1.0, -rate)
+        new = hc.adam_step(multipliers, ascent, elapsed + 1.0, -rate)
         rows = sum(of_rows.shape[0] for of_rows in found)
         rate = CosineDecay(method.mask_learning_rate, 0.0, steps_in_all)(elapsed)
         for mask, by_mask, target in zip(self.masks, by_masks, due, strict=True):
             before = mask.learned.value
             log_alpha, by_mask = before[0], by_mask + before[3]
-            gradient = (
-                hard_concrete.sample_slope(log_alpha, mask.noise(steps)) * by_mask
-            )
-            slope = hard_concrete.constraint_slope(log_alpha, target, multipliers[0])
+            gradient = hc.sample_slope(log_alpha, mask.noise(steps)) * by_mask
+            slope = hc.constraint_slope(log_alpha, target, multipliers[0])
             gradient = gradient + slope / rows
-            value = ops.clip(log_alpha, hard_concrete.MINIMUM, hard_concrete.MAXIMUM)
+            value = ops.clip(log_alpha, hc.MINIMUM, hc.MAXIMUM)
             old = ops.stack([value, before[1], before[2]])
-            after = hard_concrete.adam_step(old, gradient, elapsed + 1.0, rate)
+            after = hc.adam_step(old, gradient, elapsed + 1.0, rate)
             # A unit whose gradient is not finite was not measured.
             after = ops.where(ops.isfinite(gradient), after, old)
             after = ops.concatenate([after, ops.zeros_like(by_mask)[None]])
