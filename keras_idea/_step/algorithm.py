@@ -30,12 +30,9 @@ class Track:
     Attributes:
         ffn: `FFN` handle.
         schedule: `CubicWidth`, its width over the steps; None: it keeps all units.
-        scheduled: bool, whether its mask follows the schedule at each step; else it
-            is only scored.
+        scheduled: bool, whether its mask follows the schedule at each step.
         began: int, the active units when the run began.
-        scores: variable of the optimizer, shaped as the state's scores: the newest, as
-            long as a pruner is at work.
-        mask: variable of the optimizer, shaped as the state's mask; likewise.
+        scores, mask: variables of the optimizer, the newest while a pruner is at work.
     """
 
     ffn: FFN

@@ -2,14 +2,12 @@
 
 Shapes: F = hidden_dim (neurons), D = input_dim.
 
-The algorithm needs what the optimizer's step needs, the weights and their gradients,
-and ends as it does, with new weights. So while a run prunes, the optimizer's `apply`
-is wrapped: before the step the sensitivities are taken, after it scores and masks are
-renewed and the weights of pruned neurons zeroed. Scores and masks are variables of the
-optimizer as long as that lasts. The model has no other variables, the forward and the
-backward pass no other operations than without a pruner, and whatever leads to a step of
-that optimizer (`fit`, the user's own train step or loop, loss scaling, accumulation, a
-mesh) is scored by the gradient that the step is made with.
+While a run prunes, the optimizer's `apply` is wrapped: before the step the
+sensitivities are taken, after it scores and masks are renewed and the weights of pruned
+neurons zeroed. Scores and masks are variables of the optimizer as long as that lasts.
+The model has no other variables, the forward and the backward pass no other operations,
+and whatever leads to a step of that optimizer (`fit`, the user's own train step or
+loop, loss scaling, accumulation, a mesh) is scored by the gradient of that step.
 """
 
 import functools
@@ -49,10 +47,7 @@ from keras_idea.methods.method import Method
 class NeuronPruner:
     """Scores and masks the units of built groups in each step of an optimizer.
 
-    Args:
-        tracks: iterable of `Track`.
-        method: `Method` that scores the units; None: `Method`.
-        learner: `MaskLearner` that learns their masks, or None.
+    `method` scores the units (None: `Method`); `learner` learns their masks.
     """
 
     def __init__(
