@@ -304,7 +304,8 @@ def random_state() -> dict[str, np.ndarray]:
     # First: making it, where nothing has yet, draws from Python's.
     state = {"keras": np.asarray(keras.ops.convert_to_numpy(global_seed().value))}
     kind, words, *position = np.random.get_state()
-    host = json.dumps([random.getstate(), [kind, words.tolist(), *position]])
+    of_numpy = [kind, np.asarray(words).tolist(), *position]
+    host = json.dumps([random.getstate(), of_numpy])
     state["host"] = np.frombuffer(host.encode(), "uint8")
     for i, generator in enumerate(_torch_generators()):
         state[f"torch_{i}"] = generator.get_state().numpy()
