@@ -5,6 +5,9 @@ import gc
 import os
 import subprocess
 
+import tests  # noqa: F401, before Keras, whose backends read what it sets
+
+# isort: split
 import hypothesis
 import keras
 import numpy as np

@@ -14,7 +14,10 @@ import tempfile
 #: Every family trained on every backend, twenty kills.
 ENDURANCE = os.environ.get("KERAS_IDEA_ENDURANCE") == "1"
 
-if os.environ.get("KERAS_IDEA_OPTIMIZED") != "1":
+#: Whether what is compiled is compiled as a user's is.
+OPTIMIZED = os.environ.get("KERAS_IDEA_OPTIMIZED") == "1"
+
+if not OPTIMIZED:
     for _threads in ("OMP_NUM", "TF_NUM_INTRAOP", "TF_NUM_INTEROP"):
         os.environ.setdefault(f"{_threads}_THREADS", "1")
     # A jaxlib that no longer knows one of them ends at once, and says which.

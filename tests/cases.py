@@ -15,13 +15,35 @@ from keras import optimizers as o
 
 import keras_idea as ki
 from keras_idea.methods import Activation, LearnedMask, Random, Sensitivity
+from tests import ENDURANCE, OPTIMIZED
 from tests.support import case_models as m
 from tests.support import conv_nets, helpers, hub_models
 from tests.support import users_models as users
+from tests.support.seconds import BACKENDS
 
 BEGIN, STEPS, TOTAL, BATCH = 1, 3, 6, 4
 FIT = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
-EACH, TORCH = ("torch", "jax", "tensorflow"), ("torch",)
+# What `make test` runs on jax and TensorFlow: each thing that a backend does otherwise.
+ON_EACH = (
+    "gated",
+    "batch norm",
+    "called twice",
+    "a custom train step",
+    "own gated",
+    "mixed float16",
+    "AdamW, a schedule and a clipped norm",
+    "amsgrad and averages",
+    "averages put in place",
+    "accumulated",
+    "by activation",
+    "learned mask",
+    "progressive",
+    "heads and neurons",
+    "channels",
+    "channels, grouped",
+    "hub llama3",
+)
+AT_NIGHT = ("hub qwen3", "hub t5", "hub roberta")
 
 
 def _sgd():
@@ -48,7 +70,6 @@ class Case:
         without: laws that do not hold, or for which the model stands elsewhere in the
             table: "narrow", "compacts", "loads", "explains".
         also: "algorithm", "resumes", "elastic".
-        daily: the backends of `make test`.
         within: of the largest output, by how much two models may differ.
         epochs: of TOTAL batches each.
     """
@@ -63,7 +84,6 @@ class Case:
     compact: str = "end"
     without: str = ""
     also: str = ""
-    daily: Sequence[str] = EACH
     within: float = 1e-5
     epochs: int = 1
 
@@ -75,6 +95,8 @@ class Case:
         if not m.is_hub(model):
             m.drawn(model)
         arguments = {"loss": m.loss_of(model)}
+        if keras.backend.backend() == "tensorflow" and not (ENDURANCE or OPTIMIZED):
+            arguments["jit_compile"] = False  # XLA takes most of a case's time
         if hasattr(model, "backbone"):
             arguments["weighted_metrics"] = None
         model.compile(self.optimizer(), **arguments)
@@ -128,13 +150,13 @@ class Case:
 
 
 def laws(law, few=None):
-    """`parametrize` for a law: its cases. `few`: those of jax and TensorFlow daily."""
-    rows = []
+    """`parametrize` for a law: its cases. `few`: as `ON_EACH`, for this law."""
+    rows, few = [], ON_EACH if few is None else few
     for case in CASES:
         asked_for = law in ("algorithm", "resumes", "elastic")
         if law in case.also if asked_for else law not in case.without:
-            daily = case.daily if few is None or case.name in few else case.daily[:1]
-            mark = pytest.mark.daily(*daily)
+            daily = BACKENDS if case.name in few else ("torch",)
+            mark = pytest.mark.daily(*(() if case.name in AT_NIGHT else daily))
             rows.append(pytest.param(case, id=case.name, marks=mark))
     return pytest.mark.parametrize("case", rows)
 
@@ -158,18 +180,18 @@ def _method(name, make, **arguments):
     return _two(name, prune=lambda: {"method": make()}, **given)
 
 
-def _channels(name, says, daily=EACH, **arguments):
+def _channels(name, says, **arguments):
     """Half of the channels of a net of `conv_nets`."""
     make, kept = _2(m.conv_net, name), conv_nets.MODELS[name][1]
     targets = {"channels": 0.5}
     name = f"channels, {name}"
-    return Case(name, make, says, kept, targets=targets, daily=daily, **arguments)
+    return Case(name, make, says, kept, targets=targets, **arguments)
 
 
-def _hub(name, says, optimizer=_sgd, daily=TORCH, kept=(12, 12), **arguments):
+def _hub(name, says, optimizer=_sgd, kept=(12, 12), **arguments):
     """A family of KerasHub."""
     make = _2(m.hub, name)
-    return Case(f"hub {name}", make, says, kept, optimizer, daily=daily, **arguments)
+    return Case(f"hub {name}", make, says, kept, optimizer, **arguments)
 
 
 _LAYERS = "transformer_layer_0 24 neurons, transformer_layer_1 24 neurons; "
@@ -188,7 +210,7 @@ CASES = [
     ),
     _two("gated", _adamw, without="", also="algorithm resumes elastic"),
     Case("ungated", m.ungated, _TWO, _HALF, also="algorithm"),
-    Case("einsum", m.einsum, _UP, (6,), daily=TORCH),
+    Case("einsum", m.einsum, _UP, (6,)),
     Case("batch norm", m.batch_norm, _UP, (6,), also="algorithm"),
     Case(
         "called twice",
@@ -223,7 +245,6 @@ CASES = [
         m.two_towers,
         "one_up 12 neurons, other_up 12 neurons; *_down <Dot",
         (6, 6),
-        daily=TORCH,
     ),
     Case(
         "two outputs", m.two_outputs, "up 12 neurons; ? <output", (6,), also="algorithm"
@@ -254,7 +275,6 @@ CASES = [
         "block/sequential/dense_1 <LayerNormalization, dense_3 <output",
         (6, 5),
         without="loads",
-        daily=TORCH,
     ),
     Case(
         "miniature GPT",
@@ -264,7 +284,6 @@ CASES = [
         "gpt_block/*/dense_1 <LayerNormalization, dense_2 output",
         (6,),
         without="loads",
-        daily=TORCH,
     ),
     Case(
         "vision transformer",
@@ -274,10 +293,9 @@ CASES = [
         "multi_head_attention_1 2 key/value heads; dense_[13] <MultiHeadAttention, "
         "dense_5 <output, conv2d LayerNormalization",
         (6, 6, 5),
-        daily=TORCH,
     ),
     Case("LoRA beside", m.lora_beside, "up 12 neurons; beside LoRA, out <output", (6,)),
-    Case("regularized", _2(m.mlp, kernel_regularizer="l2"), _UP, (6,), daily=TORCH),
+    Case("regularized", _2(m.mlp, kernel_regularizer="l2"), _UP, (6,)),
     Case(
         "sigmoid, clipped by the global norm",
         _2(m.mlp, activation="sigmoid"),
@@ -295,7 +313,7 @@ CASES = [
     # This package's layers.
     Case("own gated", m.own_gated, _OWN, _HALF, also="algorithm resumes"),
     Case("own ungated", m.own_ungated, _OWN, _HALF, also="elastic"),
-    Case("own plain", m.own_plain, _OWN, _HALF, daily=TORCH),
+    Case("own plain", m.own_plain, _OWN, _HALF),
     Case(
         "own in a subclass",
         m.own_subclass,
@@ -332,9 +350,9 @@ CASES = [
         lambda: o.SGD(0.05, use_ema=True, ema_overwrite_frequency=5),
     ),
     _two("Lion", lambda: o.Lion(0.001)),
-    _two("RMSprop", lambda: o.RMSprop(0.001, momentum=0.5, centered=True), daily=TORCH),
-    _two("Nadam", lambda: o.Nadam(0.01), daily=TORCH),
-    _two("Ftrl", lambda: o.Ftrl(0.01), daily=TORCH),
+    _two("RMSprop", lambda: o.RMSprop(0.001, momentum=0.5, centered=True)),
+    _two("Nadam", lambda: o.Nadam(0.01)),
+    _two("Ftrl", lambda: o.Ftrl(0.01)),
     # Its step looks at a whole matrix, in which the zeros of a wide one count.
     _two("Muon", lambda: o.Muon(0.01), without="explains narrow loads"),
     _two(
@@ -345,7 +363,7 @@ CASES = [
     ),
     # Methods, schedules and budgets.
     _method("by magnitude", lambda: "magnitude"),
-    _method("at random", lambda: Random(seed=3), daily=TORCH),
+    _method("at random", lambda: Random(seed=3)),
     _method("by activation", lambda: Activation(m.calibration()), also="resumes"),
     _method("learned mask", lambda: LearnedMask(seed=1), also="resumes"),
     _method("largest rows", lambda: Sensitivity(0.8, "max", "mean"), also="algorithm"),
@@ -380,7 +398,6 @@ CASES = [
         targets=None,
         prune=lambda: {"target_flops": 2 * (24 * 12 + 8)},
         without="explains compacts loads",
-        daily=TORCH,
     ),
     # Heads.
     Case(
@@ -417,7 +434,6 @@ CASES = [
         "dense net",
         "conv2d 4 channels, conv2d_1 4 channels, conv2d_2 4 channels, "
         "conv2d_3 6 channels; dense <output",
-        TORCH,
     ),
     _channels(
         "u-net",
@@ -427,14 +443,12 @@ CASES = [
     _channels(
         "transfer",
         "conv2d 6 channels, conv2d_1 8 channels; dense <output",
-        TORCH,
     ),
     # KerasHub.
     _hub(
         "llama3",
         _LAYERS + "*output_dense <LlamaAttention, *self_attention as_mistral",
         lambda: o.AdamW(0.002, epsilon=1e-4),
-        EACH,
         also="algorithm elastic",
     ),
     _hub(
@@ -453,7 +467,6 @@ CASES = [
         _LAYERS[:-2] + ", transformer_layer_0/self_attention 1 key/value head, "
         "transformer_layer_1/self_attention 1 key/value head; "
         "*output_dense <Qwen3Attention",
-        daily=(),
     ),
     _hub("gpt2", _LAYERS + "*output_dense <CachedMulti, *self_attention config"),
     _hub(
@@ -461,7 +474,6 @@ CASES = [
         "transformer_layer_0/mixtral_sparse_moe_block/experts 24 neurons, "
         "transformer_layer_1/mixtral_sparse_moe_block_1/experts 24 neurons; "
         "*gate_dense Softmax, *self_attention config",
-        daily=("torch", "jax"),
         also="elastic",
     ),
     _hub(
@@ -478,12 +490,10 @@ CASES = [
         "*/value_projector Reshape, *n/output_projector token_embedding, "
         "transformer_*layer_?/output_projector <token_embedding",
         kept=(12,) * 4,
-        daily=(),
     ),
     _hub(
         "roberta",
         _LAYERS + "*output_dense <LayerNormalization, *attention_layer config",
-        daily=(),
     ),
     _hub(
         "vit",

@@ -149,7 +149,6 @@ FAULTS = (
         _CHECKPOINT,
         '        self.history = facts["history"]\n',
         "",
-        "laws product",
     ),
     Fault(
         "every process reads the first one's share",
@@ -174,8 +173,6 @@ FAULTS = (
 
 # Mutations that change nothing that a user could see, and why.
 HARMLESS = {
-    "keras_idea/_keras/layers.py:_settable: + ->  -  (arithmetic)": "any other "
-    "number shows whether an attribute can be set; the old one is put back",
     "keras_idea/_callbacks/prune.py:IdeaPruneCallback._catch_up: 2 -> 3 "
     "(constant)": "a line more or less on the console",
 }

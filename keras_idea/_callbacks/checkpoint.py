@@ -24,6 +24,7 @@ from safetensors.numpy import save_file
 from keras_idea import _processes as processes
 from keras_idea._files import TEMPORARY, check_folder, replacing
 from keras_idea._finding.find import FFN, find_groups
+from keras_idea._graph.configs import warn_of_stuck
 from keras_idea._keras.callbacks import (
     is_stopping,
     kind_of,
@@ -38,7 +39,6 @@ from keras_idea._keras.variables import global_seed
 from keras_idea._step.pruner import end_pruning, own_variables, pruner_of
 from keras_idea._step.replicas import scope_of
 from keras_idea._surgery.narrow_in_place import narrow_whole
-from keras_idea._surgery.own_config import warn_of_stuck
 from keras_idea._validation import check_int, plural
 from keras_idea.errors import ArgumentError, CheckpointError
 from keras_idea.methods.learned_mask import MaskLearner

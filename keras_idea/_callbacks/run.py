@@ -12,11 +12,11 @@ from keras_idea import _processes as processes
 from keras_idea._finding.budget import plain_parameters
 from keras_idea._finding.find import FFN, find_groups
 from keras_idea._finding.targets import budget_line, target_name, target_widths
+from keras_idea._graph.configs import check_configs
 from keras_idea._groups.kinds import KINDS, NEURONS
 from keras_idea._keras.callbacks import peers, warn_user
 from keras_idea._keras.layers import (
     all_layers,
-    called_parts,
     has_lost_parameters,
     retrack_parameters,
     student_of,
@@ -26,23 +26,19 @@ from keras_idea._keras.optimizer_variables import apply_count, as_int, innermost
 from keras_idea._signals import held_back
 from keras_idea._step.algorithm import Track
 from keras_idea._step.pruner import NeuronPruner, end_pruning
-from keras_idea._step.replicas import replicas_of, scope_of
+from keras_idea._step.replicas import scope_of
 from keras_idea._surgery.checks import (
-    check_backbones,
     check_compiled,
     check_trainable,
 )
 from keras_idea._surgery.narrow_in_place import narrow_whole
 from keras_idea._surgery.optimizer_state import check_carriable
-from keras_idea._surgery.own_config import warn_of_stuck
-from keras_idea._surgery.proof import prove
 from keras_idea._surgery.refit import (
     carry_out_and_refit,
     carry_out_decision,
-    check_data,
     check_refit,
 )
-from keras_idea._surgery.width_in_code import check_width_in_code, stuck_blocks
+from keras_idea._surgery.trial import try_groups
 from keras_idea.errors import ArgumentError, PruningStopped
 from keras_idea.functional.milestones import narrowing_steps, stored_width
 from keras_idea.methods.learned_mask import MaskLearner
@@ -93,8 +89,7 @@ class PruningRun:
             groups = [ffn for ffn, _ in self._work]
             method.check(groups)
             if method.refit_data is not None:
-                check_refit(groups, model.optimizer, replicas_of(model))
-                check_data(student_of(model), self._work, method.refit_data)
+                check_refit(model, self._work, method.refit_data)
             learner = method.learner(self._work, *span)
             if learner is not None:
                 if start >= decision:
@@ -322,12 +317,6 @@ def plan_targets(prune: Any, model: keras.Model) -> list[tuple[FFN, int]]:
     Rejects a model that cannot be pruned so.
     """
     check_compiled(model)
-    for part in called_parts(student_of(model)):
-        if not part.built:
-            raise ArgumentError(
-                f"Model '{part.name}' is not built. Call it once before `fit`: "
-                "`model(x[:1])`, or begin it with `keras.Input`."
-            )
     for peer in peers(prune):
         if isinstance(peer, _RESTORING):
             raise ArgumentError(
@@ -348,14 +337,12 @@ def plan_targets(prune: Any, model: keras.Model) -> list[tuple[FFN, int]]:
         print(budget_line(budget, model, targets))
     for ffn, target in targets:
         _check_target(prune, ffn, target)
-    check_backbones(model, targets)
+    check_configs(model, targets, hub_only=prune.compact == "off")
     if prune.compact != "off":
-        check_width_in_code(model, ffns)
-        warn_of_stuck(stuck_blocks(model, targets))
         check_carriable(model.optimizer)
     _check_length(prune, model)
     _check_has_gradient(prune, model)
-    prove(model, ffns)
+    try_groups(model, ffns)
     return targets
 
 

@@ -36,7 +36,7 @@ from keras_idea._surgery.optimizer_state import (
     check_carriable,
     with_slots,
 )
-from keras_idea._surgery.width_in_code import check_width_in_code
+from keras_idea._surgery.trial import try_groups
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.rebuild import check_plain
 
@@ -274,7 +274,7 @@ def _check_model(
     check_trainable(model, ffns, None, [NEURONS])
     check_not_pruning(model, "ElasticCallback")
     check_carriable(model.optimizer)
-    check_width_in_code(model, ffns)
+    try_groups(model, ffns)
     if has_lost_parameters(model):
         retrack_parameters(all_layers(model))
     return ffns, counts

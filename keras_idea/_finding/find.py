@@ -28,7 +28,7 @@ from keras_idea._typing import Tensor
 from keras_idea._validation import check_choice
 from keras_idea.functional.by_numbers import why_not_each_number
 from keras_idea.hub.families import is_backbone
-from keras_idea.hub.ffn import known_ffns
+from keras_idea.hub.ffn import untraced_groups
 
 
 @dataclasses.dataclass(frozen=True)
@@ -316,10 +316,9 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
                 name = layer.path or layer.name
                 held[id(layer)] = (layer, OwnGroup(layer), name)
         elif is_backbone(layer):
-            for ffn in known_ffns(layer):
-                if not ffn.traceable:
-                    key = ffn.layers[0]
-                    held[id(key)] = (key, ffn.group, ffn.owner.path)
+            for owner, known in untraced_groups(layer):
+                key = known.layers[0]
+                held[id(key)] = (key, known, owner.path)
     groups = dense_groups(model).groups
     for group, name in zip(groups, _names(groups), strict=True):
         held.setdefault(id(group.layers[0]), (group.layers[0], group, name))

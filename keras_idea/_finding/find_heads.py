@@ -5,13 +5,13 @@ from collections.abc import Mapping
 
 import keras
 
-from keras_idea._groups.attention import AttentionGroup, HeadArguments
+from keras_idea._groups.attention import AttentionGroup
 from keras_idea._groups.dense import Found
 from keras_idea._groups.dense_reasons import why_not_plain
 from keras_idea._keras.attention import numbers_of_heads, projections_of
 from keras_idea._keras.layers import stored_kernel, student_of, sublayers, walk
 from keras_idea.hub.as_mistral import LLAMAS
-from keras_idea.hub.families import HEAD_ARGUMENTS, STACKED_HEAD_ARGUMENTS, is_backbone
+from keras_idea.hub.families import HEADS, is_backbone
 
 #: Attention layers that are found wherever they are; KerasHub's by their backbone.
 ATTENTION_LAYERS = (
@@ -56,7 +56,7 @@ def find_heads(model: keras.layers.Layer) -> Found[AttentionGroup]:
         elif id(layer) in hub:
             why_not = f"it lies in a layer of KerasHub's, {_HELD_BY_HUB}"
         if why_not is None:
-            groups.append(_group(layer, holders[id(layer)], None))
+            groups.append(_group(layer, holders[id(layer)]))
         else:
             left_out[layer.path] = why_not
     places = {id(layer): place for place, layer in reversed(list(enumerate(layers)))}
@@ -71,35 +71,24 @@ def _of_hub(layer: keras.layers.Layer) -> bool:
 def _of_backbone(
     backbone: keras.Model, holders: Mapping[int, list[keras.layers.Layer]]
 ) -> tuple[list[AttentionGroup], dict[str, str]]:
-    """The heads of a KerasHub backbone: all of a stack, or none."""
+    """The heads of a KerasHub backbone: all, or none."""
     name = type(backbone).__name__
-    stacks = STACKED_HEAD_ARGUMENTS.get(name, {"": HEAD_ARGUMENTS.get(name)})
-    groups: list[AttentionGroup] = []
-    left_out: dict[str, str] = {}
-    for stack, arguments in stacks.items():
-        blocks = getattr(backbone, stack) if stack else [backbone]
-        layers = [
-            part
-            for block in blocks
-            for part in walk(block)
-            if part.built and projections_of(part) is not None
-        ]
-        reasons = {layer.path: why for layer in layers if (why := _why_not(layer))}
-        if arguments is None:
-            why = f"it lies in a {name}, {_HELD_BY_HUB}"
-            if name in LLAMAS:
-                why += "; `keras_idea.hub.as_mistral` makes one that can"
-            left_out |= {layer.path: why for layer in layers}
-        elif reasons:
-            first = next(iter(reasons.values()))
-            left_out |= {layer.path: reasons.get(layer.path, first) for layer in layers}
-        else:
-            arguments_of_heads = HeadArguments(backbone, *arguments)
-            groups += [
-                _group(layer, holders[id(layer)], arguments_of_heads)
-                for layer in layers
-            ]
-    return groups, left_out
+    layers = [
+        part
+        for part in walk(backbone)
+        if part.built and projections_of(part) is not None
+    ]
+    if name not in HEADS:
+        why = f"it lies in a {name}, {_HELD_BY_HUB}"
+        if name in LLAMAS:
+            why += "; `keras_idea.hub.as_mistral` makes one that can"
+        return [], {layer.path: why for layer in layers}
+    found = [(layer.path, _why_not(layer)) for layer in layers]
+    reasons = {path: reason for path, reason in found if reason is not None}
+    if reasons:
+        first = next(iter(reasons.values()))
+        return [], {layer.path: reasons.get(layer.path, first) for layer in layers}
+    return [_group(layer, holders[id(layer)]) for layer in layers], {}
 
 
 def _why_not(layer: keras.layers.Layer) -> str | None:
@@ -126,9 +115,7 @@ def _why_not(layer: keras.layers.Layer) -> str | None:
 
 
 def _group(
-    layer: keras.layers.Layer,
-    holders: list[keras.layers.Layer],
-    arguments: HeadArguments | None,
+    layer: keras.layers.Layer, holders: list[keras.layers.Layer]
 ) -> AttentionGroup:
     parts = projections_of(layer)
     assert parts is not None  # else `_why_not` has said so
@@ -143,5 +130,4 @@ def _group(
         width=1 if heads_apart else layer.head_dim,
         sinks=getattr(layer, "sinks", None),
         holders=holders,
-        arguments=arguments,
     )

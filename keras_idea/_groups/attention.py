@@ -17,16 +17,6 @@ from keras_idea._keras.layers import renew_head_shapes, stored_kernel
 
 
 @dataclasses.dataclass(frozen=True)
-class HeadArguments:
-    """What the config of a KerasHub backbone calls the heads of some attentions."""
-
-    backbone: keras.Model
-    query_heads: str
-    key_value_heads: str
-    head_dim: str
-
-
-@dataclasses.dataclass(frozen=True)
 class AttentionGroup:
     """Key/value heads, each with the query heads that read it: one is pruned whole.
 
@@ -40,7 +30,6 @@ class AttentionGroup:
             heads have an axis of their own.
         sinks: variable with a number of each query head, or None.
         holders: list of layers around the owner that know the numbers of heads.
-        arguments: `HeadArguments` of the backbone around it, or None.
     """
 
     owner: keras.layers.Layer
@@ -50,7 +39,6 @@ class AttentionGroup:
     width: int = 1
     sinks: keras.Variable | None = None
     holders: Sequence[keras.layers.Layer] = ()
-    arguments: HeadArguments | None = None
     kind = KV_GROUPS
     preserves_zero = True  # a head that nobody reads has no gradient
     shown_by = None  # a head has several activations
@@ -112,14 +100,6 @@ class AttentionGroup:
         for layer in (self.owner, *self.holders):
             counts = hidden_dim * self.query_heads, hidden_dim
             set_numbers_of_heads(layer, *counts, self.head_dim)
-        if self.arguments is not None:
-            arguments = self.arguments
-            setattr(
-                arguments.backbone, arguments.query_heads, hidden_dim * self.query_heads
-            )
-            setattr(arguments.backbone, arguments.key_value_heads, hidden_dim)
-            if getattr(arguments.backbone, arguments.head_dim) is None:
-                setattr(arguments.backbone, arguments.head_dim, self.head_dim)
 
 
 def _head_axis(layer: keras.layers.Layer, reads: bool) -> int:

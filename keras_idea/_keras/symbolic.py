@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import keras
-import numpy as np
 from keras.src.backend.common import global_state
 from keras.src.layers import layer as keras_layer
 
@@ -162,34 +161,6 @@ def record(
     return recording
 
 
-def example_arrays(model: keras.layers.Layer) -> Any:
-    """Arrays of the shapes and types that a model takes; None: they are not known.
-
-    Floats are random, from 0 to 2: they may be tokens. Integers are 1: a token, or no
-    padding. The end of the last sample is zeros: padding. Nor is it known of one that
-    takes more than one argument.
-    """
-    try:
-        arguments, named = _example_of(model)
-    except ValueError:
-        return None
-    given = keras.tree.flatten(arguments)
-    if named or any(tensor.dtype == "string" for tensor in given):
-        return None
-    rng = np.random.default_rng(0)
-
-    def array(tensor: keras.KerasTensor) -> np.ndarray:
-        if keras.backend.is_float_dtype(tensor.dtype):
-            made = 2 * rng.random(tensor.shape, "float32")
-        else:
-            made = np.ones(tensor.shape, tensor.dtype)
-        if made.ndim > 1:
-            made[-1, max(1, 3 * made.shape[1] // 4) :] = 0
-        return made
-
-    return keras.tree.map_structure(array, arguments[0])
-
-
 def call_like(
     layer: keras.layers.Layer, known: keras.layers.Layer, given: Given | None = None
 ) -> None:
@@ -198,7 +169,7 @@ def call_like(
     On tensors like those that the built layer `known` was `given`, or of the shapes
     that it was built for; a ValueError where these are not known.
     """
-    arguments, named = given or _example_of(known)
+    arguments, named = given or example_of(known)
     layer(*_all_fresh(arguments), **_all_fresh(named))
 
 
@@ -230,7 +201,7 @@ def _begin(
     `whole`: somebody outside calls it, and it is not looked into in another's place.
     """
     try:
-        arguments, named = _example_of(layer)
+        arguments, named = example_of(layer)
         if training and layer._call_has_training_arg:
             named = {**named, "training": True}
         outputs = layer(*arguments, **named)
@@ -246,7 +217,11 @@ def _begin(
         recording.ends += [*inputs, *outputs]
 
 
-def _example_of(layer: keras.layers.Layer) -> tuple[tuple, dict[str, Any]]:
+def example_of(layer: keras.layers.Layer) -> tuple[tuple, dict[str, Any]]:
+    """Symbolic arguments like those that a layer was built for, and the named ones.
+
+    A ValueError where these are not known.
+    """
     graph = getattr(layer, "_functional", layer)  # a Sequential's own
     if isinstance(graph, Functional):
         return (keras.tree.map_structure(_fresh, graph._inputs_struct),), {}

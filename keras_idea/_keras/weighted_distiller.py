@@ -30,8 +30,6 @@ class WeightedDistiller(Distiller):
         training: bool = True,
     ) -> Any:
         """Returns (1 - weight) * loss of the labels + weight * loss of the logits."""
-        if y_pred is None:
-            y_pred = self(x, training=training)
         share = self.student_loss_weight
         text, followed = 0.0, 0.0
         if share > 0.0 and y is not None:

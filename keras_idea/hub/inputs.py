@@ -36,8 +36,8 @@ def text_inputs(
     others are int32. Refuses an input that does not follow from the ids.
 
     Example:
-    >>> text_inputs(["token_ids", "padding_mask"], np.array([[5, 6]]))
-    {'token_ids': array([[5, 6]]), 'padding_mask': array([[1, 1]], dtype=int32)}
+    >>> text_inputs(["token_ids", "position_ids"], np.array([[5, 6]]))
+    {'token_ids': array([[5, 6]]), 'position_ids': array([[0, 1]], dtype=int32)}
     """
     of: Any = np if isinstance(ids_BT, np.ndarray) else keras.ops
     ones_BT = of.ones_like(ids_BT, dtype="int32")

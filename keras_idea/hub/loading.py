@@ -149,8 +149,6 @@ def hf_folder(source: str | os.PathLike) -> pathlib.Path | None:
     text = str(source)
     if text.startswith("hf://"):
         return _downloaded(text)
-    if "://" in text:
-        return None
     path = pathlib.Path(source)
     if is_gguf(path):
         return dequantized(path).folder

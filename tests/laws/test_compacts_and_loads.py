@@ -85,7 +85,10 @@ def folder(tmp_path_factory):
 
 
 # On jax and TensorFlow daily.
-FEW = ("mlp", "gated", "nested", "blocks with a config", "own gated") + (
+FEW = (
+    "gated",
+    "blocks with a config",
+    "own gated",
     "heads and neurons",
     "channels, residual",
     "mixed float16",

@@ -69,7 +69,7 @@ def process(case, folder, *callbacks):
     return model, drawn.seen, checkpoint.history
 
 
-@cases.laws("resumes", few=("gated", "heads and neurons", "learned mask"))
+@cases.laws("resumes", few=("heads and neurons", "learned mask"))
 def test_resumes_bit_for_bit(case, tmp_path):
     model, seen, history = process(case, tmp_path / "whole")
     for number, at in enumerate(INTERRUPTED):

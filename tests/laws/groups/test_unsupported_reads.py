@@ -27,52 +27,6 @@ def fitted(model, xy, optimizer="adam", **options):
     return model.fit(*xy, epochs=4, callbacks=[prune], **fit)
 
 
-@keras.saving.register_keras_serializable("tests")
-class Scaled(layers.Layer):
-    """A block that scales by a number that follows from its width."""
-
-    def __init__(self, width=WIDTH, by="a shape", **kwargs):
-        super().__init__(**kwargs)
-        self.width, self.by = width, by
-        self.up, self.down = layers.Dense(width, "relu"), layers.Dense(8)
-
-    def build(self, shape):
-        self.up.build(shape)
-        self.down.build((None, self.width))
-
-    def get_config(self):
-        own = {"width": self.width, "by": self.by}
-        return {**super().get_config(), **own}
-
-    def call(self, x):
-        hidden = self.up(x)
-        factors = {
-            "a shape": lambda: 1 / hidden.shape[-1],
-            "an attribute": lambda: self.width**-0.5,
-        }
-        return x + self.down(hidden) * factors[self.by]()
-
-
-def scaled(by):
-    inputs = keras.Input((8,))
-    return keras.Model(inputs, layers.Dense(4)(Scaled(by=by)(inputs)))
-
-
-READ = ["a shape", "an attribute"]
-
-
-@pytest.mark.parametrize("by", READ)
-def test_a_block_that_computes_with_its_width_is_refused(by, xy):
-    with pytest.raises(ValueError, match="computes with their number"):
-        fitted(scaled(by), xy)
-    model = scaled(by)
-    fitted(model, xy, compact="off")  # nothing is narrowed
-    with pytest.raises(ValueError, match="computes with their number"):
-        ki.compact(model)
-    with pytest.raises(ValueError, match="computes with their number"):
-        ki.shrink(scaled(by), {"neurons": TARGET}, xy, method="magnitude")
-
-
 class MeanSquare(keras.regularizers.Regularizer):
     def __call__(self, array):
         return mean_square(array)

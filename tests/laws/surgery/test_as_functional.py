@@ -6,6 +6,7 @@ import pytest
 from keras import layers
 
 import keras_idea as ki
+from keras_idea._keras.layers import is_rematerialized
 from tests.support.conv_nets import drawn, of
 from tests.support.conv_nets_trained import called_twice, head_on
 from tests.support.helpers import to_numpy
@@ -98,6 +99,7 @@ def test_computes_the_same(name, tmp_path):
             others,
         )
     assert not any(isinstance(layer, (keras.Model, Mixed)) for layer in copy.layers)
+    assert not any(is_rematerialized(layer) for layer in copy.layers)
     assert copy.count_params() == model.count_params()
     for variable in copy.trainable_variables:
         variable.assign(0 * variable.value)
@@ -175,13 +177,13 @@ class Strange(layers.Layer):
 REFUSED = {
     "an open size": (
         lambda: of((None, None, 2), Numbered(), layers.Conv1D(2, 1)),
-        "computes with a size that its input leaves open",
+        "computes with an open size",
     ),
     "no config": (
         lambda: of((5, 5, 2), Strange(lambda x: x + 1), layers.Conv2D(2, 1)),
         "Strange 'strange' cannot be copied",
     ),
-    "a loss": (penalized, "outputs or losses|copy of 'penalized'"),
+    "a loss": (penalized, "cannot be made functional|The copy of 'penalized'"),
 }
 
 

@@ -13,16 +13,17 @@ ROOT = pathlib.Path(keras_idea.__file__).parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 #: Each trains or exports for seconds: before a release.
-LONG = {
-    "finding.targets.target_width",
-    "lm.export.gguf.export_gguf",
-    "lm.export.hf.export_hf",
-    "lm.export.preset.export_preset",
-    "lm.runs.train.train",
-    "shapes.search.search",
-    "shapes.shrink.shrink",
-    "surgery.compact.compact",
-}
+LONG = (
+    "Checkpoint",
+    "IdeaPruneCallback",
+    "compact",
+    "export_gguf",
+    "export_hf",
+    "export_preset",
+    "shrink",
+    "target_width",
+    "train",
+)
 
 
 def examples():
@@ -36,7 +37,8 @@ def examples():
         for found in finder.find(module):
             name = found.name.removeprefix("keras_idea.")
             if found.examples:
-                marks = pytest.mark.daily() if name in LONG else ()
+                long = name.rpartition(".")[2] in LONG
+                marks = pytest.mark.daily() if long else ()
                 yield pytest.param(found, id=name, marks=marks)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea.hub.configs import not_taken_over
 from keras_idea.hub.loading import load_with_notes
 from tests.support.released_models import release, rewrite_config, theirs
 from tests.support.released_rows import ALL, IMAGES, LENGTH, VOCABULARY
@@ -154,6 +155,15 @@ CHANGED = {
     "sizes": ("llama", {"intermediate_size": 44}, "gate_proj"),
     "no model type": ("llama", {"model_type": "unheard_of"}, "unheard_of"),
 }
+
+
+def test_an_encoder_may_say_that_nothing_is_tied():
+    """It has no matrix of logits."""
+    import transformers
+
+    names = ["BertModel"]
+    config = transformers.BertConfig(tie_word_embeddings=False, architectures=names)
+    assert not_taken_over(config) == []
 
 
 @pytest.mark.parametrize("name", CHANGED)

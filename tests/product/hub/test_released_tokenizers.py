@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 import json
 import subprocess
 import sys
@@ -208,16 +209,14 @@ def test_a_saved_preset_has_the_same_ids_and_outputs(name, loaded, saved):
         np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, (a, b)))
 
 
-@pytest.mark.parametrize("name", ["smollm", "llama2"])
-def test_stock_kerashub_loads_a_preset_and_generates(name, loaded, saved):
+def test_a_llama_3_tokenizer_says_its_tokens(released, monkeypatch):
+    """What KerasHub's config leaves out; it is mended once a process."""
     import keras_hub
 
-    stock = keras_hub.models.CausalLM.from_preset(str(saved(name)))
-    tokenizer = loaded(name).model.preprocessor.tokenizer
-    assert ids(stock.preprocessor.tokenizer, "dog") == ids(tokenizer, "dog")
-    stock.compile(sampler="greedy")
-    text = stock.generate("the quick", max_length=20)
-    assert text.startswith("the quick") and len(text) > len("the quick")
+    kind = keras_hub.tokenizers.Llama3Tokenizer
+    monkeypatch.setattr(kind, "get_config", inspect.unwrap(kind.get_config))
+    tokenizer = load_with_notes(released("smollm")).model.preprocessor.tokenizer
+    assert tokenizer.get_config()["eos_token"] == "<|im_end|>"
 
 
 # Nothing of ours can be imported in this process.

@@ -62,9 +62,11 @@ def test_status_needs_no_backend(tmp_path):
     ended = python(*MODULE, "status", "tiny.toml", folder=tmp_path, PYTHONPATH=cwd())
     assert ended.returncode == 0, ended.stderr
     assert "keras-idea train tiny.toml" in ended.stdout
-    code = "import sys, keras_idea_cli as c; c.main(['status']); print(*sys.modules)"
+    code = "import os, sys, keras_idea_cli as c; c.main(['status'])\n"
+    code += "print(os.environ['TF_CPP_MIN_LOG_LEVEL'], *sys.modules)"
     ended = python("-c", code, folder=tmp_path, PYTHONPATH=cwd())
-    assert "keras" not in ended.stdout.split()
+    level, *modules = ended.stdout.splitlines()[-1].split()
+    assert level == "3" and "keras" not in modules  # TensorFlow does not greet
 
 
 def cwd():

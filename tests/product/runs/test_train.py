@@ -8,8 +8,9 @@ import pytest
 
 import keras_idea as ki
 from keras_idea._lm.runs import train as train_module
-from keras_idea._lm.runs.config import parse_config
-from keras_idea._lm.runs.fitting import Progress
+from keras_idea._lm.runs.config import load_config, parse_config
+from keras_idea._lm.runs.fitting import Progress, Run
+from keras_idea._lm.runs.models import run_models
 from keras_idea_cli import main
 from tests.support.tiny_run import (
     ALONE,
@@ -51,13 +52,6 @@ def test_the_folder_of_a_finished_run(finished):
     lines = metrics(run)
     assert [line["width"] for line in lines] == ["32", "8", "8"] * 1 + ["8"] * 3
     assert [line["step"] for line in lines] == ["4", "8", "12"] * 2
-
-
-def test_the_saved_model_is_the_one_of_the_table(finished):
-    run, _ = finished
-    model = load(run)
-    assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [8, 8]
-    assert not [w for w in model.weights if "mask" in w.path or "scores" in w.path]
 
 
 class Killed(BaseException):
@@ -245,6 +239,15 @@ def test_a_size_limit_is_met(tmp_path):
     (ffn,) = ki.find_ffns(model)
     assert model.count_params() <= 10000 < model.count_params() + 3 * 16
     assert int(metrics(run)[-1]["width"]) == ffn.hidden_dim
+
+
+def test_a_validation_reads_whole_batches(tmp_path, monkeypatch):
+    """A fifth of the text is 27 sequences."""
+    write_inputs(tmp_path, CONFIG.replace("tion_batches = 2", "tion_batches = 20"))
+    monkeypatch.chdir(tmp_path)
+    config = load_config("tiny.toml")
+    run = Run(config, run_models(config), None, None)
+    assert len(run.validation[0]) == 24
 
 
 def test_progress_resumes_with_what_was_measured_before_the_first_step():

@@ -62,7 +62,7 @@ REFUSED = {
     "devices": ("[distribution]\ndata = 5", "data.batch_size"),
     "weights without activation": ("[pruning]\nby_weights = true", "by_weights"),
     "a refit": ("[pruning]\nrefit_windows = 4", "refit_windows"),
-    "intervals": ("[run]\nvalidate_every = 300", "validate_every"),
+    "intervals": ("[run]\nvalidate_every = 300", r"validate_every.* to 250\."),
 }
 
 

@@ -1,0 +1,1 @@
+"""What a model's units are, and what holds their numbers."""
