@@ -16,7 +16,7 @@ import numpy as np
 from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.float32_products import float32_products
 from keras_idea._keras.layers import called_parts, computing_in_float32, walk
-from keras_idea._keras.models import Functional, calls_in
+from keras_idea._keras.models import calls_in, graph_of
 from keras_idea._keras.symbolic import example_of, open_sizes
 from keras_idea._validation import what_was_raised
 from keras_idea.errors import ArgumentError, ExportFailed
@@ -182,7 +182,7 @@ def check_same_function(
         outputs = functools.partial(outputs_of, inputs=inputs)
         try:
             if inputs is None:
-                raise ValueError("the shapes or types of its inputs are not known")
+                raise ArgumentError("the shapes or types of its inputs are not known")
             expected = outputs(old)
         except Exception as error:  # it may be called on something else
             warn_user(
@@ -272,8 +272,8 @@ def example_arrays(model: keras.layers.Layer, size: int) -> Any:
 
 def _tokens(layer: Any, place: int) -> float:
     """How many tokens a layer's input may be of: the fewest rows it is looked up in."""
-    graph = getattr(layer, "_functional", layer)
-    if isinstance(graph, Functional):
+    graph = graph_of(layer)
+    if graph is not None:
         tensor = graph.inputs[place]
         inner = [
             (operation, at)
