@@ -10,8 +10,8 @@ import keras
 import numpy as np
 
 import keras_idea as ki
+from keras_idea._step.algorithm import Track
 from keras_idea._step.pruner import NeuronPruner
-from keras_idea._step.track import Track, only_scored
 from keras_idea.hub.inputs import token_inputs
 from tests.support.tiny_decoder import DecoderConfig, decoder
 
@@ -164,9 +164,7 @@ def start_pruner(model, schedule):
     """Sets the callback's pruner to work by hand; with no schedule it keeps score."""
     model.optimizer.build(model.trainable_variables)
     pruner = NeuronPruner(
-        Track(ffn, schedule.target_dim, schedule, ffn.width)
-        if schedule
-        else only_scored(ffn)
+        Track(ffn, schedule, scheduled=schedule is not None)
         for ffn in ki.find_ffns(model)
     )
     pruner.attach(model)

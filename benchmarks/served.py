@@ -120,7 +120,7 @@ def make(name):
     key = TOKENIZERS.get(key, key)
     if key in HUB_FAMILIES:
         text = pathlib.Path(__file__).read_text(encoding="utf-8")
-        kind = HUB_FAMILIES[key].from_nothing.tokenizer
+        kind = HUB_FAMILIES[key].tokenizer
         give(lm, make_tokenizer(key, kind, text, SIZE - 10))
     return lm
 

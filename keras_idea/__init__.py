@@ -23,12 +23,7 @@ from keras_idea._callbacks import Checkpoint, IdeaPruneCallback, Monitor
 from keras_idea._distillation import distiller
 from keras_idea._elastic import ElasticCallback, sliced
 from keras_idea._layers import GatedFFN, PrunableFFN, PrunableGatedFFN, UngatedFFN
-from keras_idea._schedules import (
-    CosineDecay,
-    CubicWidth,
-    StagedSchedule,
-    WarmupStableDecay,
-)
+from keras_idea._schedules import CosineDecay, StagedSchedule, WarmupStableDecay
 from keras_idea._settings import recommended
 from keras_idea._shapes import shrink
 from keras_idea._surgery import (
@@ -40,6 +35,7 @@ from keras_idea._surgery import (
     find_groups,
 )
 from keras_idea.errors import KerasIdeaError
+from keras_idea.functional.width import CubicWidth
 
 __version__ = "0.1.0"
 

@@ -12,8 +12,6 @@ from keras_idea._typing import Tensor
 from keras_idea._validation import check_int, check_number
 from keras_idea.errors import ArgumentError
 
-__all__ = ["distiller"]
-
 
 def distiller(
     teacher: keras.Model,
@@ -30,15 +28,12 @@ def distiller(
     $$(1 - w)\,\mathrm{labels} + w\,T^2\,\mathrm{mean} \sum_i p_i \log(p_i / q_i)$$
 
     plus the student's regularizers. Sample weights count in both parts. The divergence
-    is computed in float32. To compare outputs of blocks too, use Keras's own
-    `Distiller` with `FeatureDistillation`.
+    is computed in float32. For outputs of blocks, see Keras's `FeatureDistillation`.
 
     Args:
-        teacher: keras.Model. A model of the same inputs and logits, such as the wide
-            model before it was pruned. It is frozen, and never pruned.
-        student: keras.Model. What the pair trains; save it afterwards as before. If it
-            is compiled, the pair has its optimizer, loss, weighted metrics and
-            `jit_compile`. Else compile the pair.
+        teacher: keras.Model. A model of the same inputs and logits. It is frozen.
+        student: keras.Model. What the pair trains. If it is compiled, the pair has its
+            optimizer, loss, weighted metrics and `jit_compile`. Else compile the pair.
         temperature: float > 0. T. Defaults to 1.0.
         weight: float in [0, 1]. w, the share of the teacher. With 1.0, labels have no
             effect; then an untouched copy has no gradient, so "sensitivity" cannot rank
@@ -50,28 +45,17 @@ def distiller(
         `keras.distillation.Distiller`.
 
     Raises:
-        ValueError: If an argument is outside its range, if a model is not built or has
-            several outputs, or if the models share variables.
+        ValueError: If an argument is outside its range, if a model is not built, or if
+            the models share variables.
 
     Example:
-    ```python
-    >>> import keras
-    >>> import keras_idea as ki
-    >>> def make():
-    ...     layers = [keras.layers.Dense(16, "relu"), keras.layers.Dense(4)]
-    ...     return keras.Sequential([keras.Input((8,)), *layers])
-    >>> wide, student = make(), make()
-    >>> student.set_weights(wide.get_weights())
+    >>> student = keras.models.clone_model(model)
     >>> loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     >>> student.compile("adamw", loss)
-    >>> pair = ki.distiller(wide, student)
-    >>> x, y = keras.random.normal((64, 8)), keras.ops.arange(64) % 4
-    >>> prune = ki.IdeaPruneCallback(0.5, begin_step=0, prune_steps=4)
-    >>> history = pair.fit(x, y, batch_size=8, callbacks=[prune], verbose=0)
-    >>> student.count_params() < wide.count_params()
+    >>> pair = ki.distiller(model, student)
+    >>> _ = pair.fit(data, callbacks=[prune], verbose=0)
+    >>> student.count_params() < model.count_params()
     True
-
-    ```
 
     Source: Hinton, Vinyals and Dean, 2015, "Distilling the Knowledge in a Neural
     Network".
@@ -82,21 +66,12 @@ def distiller(
                 f"`{name}` must be a built Keras model. Received: {model!r}. Call it "
                 "once, on a batch."
             )
-        if len(keras.tree.flatten(getattr(model, "outputs", None) or [0])) > 1:
-            raise ArgumentError(
-                f"`{name}` must have one output, the logits. Received: '{model.name}' "
-                f"with {len(model.outputs)} outputs."
-            )
-    ours = {id(variable) for variable in student.variables}
-    shared = [v.path for v in teacher.variables if id(v) in ours]
-    if shared:
+    if {*map(id, teacher.variables)} & {*map(id, student.variables)}:
         raise ArgumentError(
-            "`teacher` and `student` must not share variables. Received: both have "
-            f"'{shared[0]}'. Load the model twice, or copy it with "
-            "keras.models.clone_model and set_weights."
+            "`teacher` and `student` must not share variables. Load the model twice, "
+            "or copy it with keras.models.clone_model and set_weights."
         )
-    if check_number("temperature", temperature) == 0.0:
-        raise ArgumentError("`temperature` must be above 0. Received: 0.")
+    check_number("temperature", temperature)  # Keras rejects 0
     check_number("weight", weight, 0.0, 1.0)
     if top_k is not None:
         check_int("top_k", top_k, 1)
@@ -113,13 +88,7 @@ def distiller(
 
 @keras.saving.register_keras_serializable("keras_idea")
 class FloatLogits(LogitsDistillation):
-    """Keras's loss of logits, in float32 and with sample weights.
-
-    Args:
-        temperature: float > 0. It divides the logits of both models.
-        top_k: int >= 1 or None. Compares only the teacher's likeliest tokens; both
-            softmaxes are over them. None: all tokens.
-    """
+    """Keras's loss of logits, in float32 and with sample weights; see `distiller`."""
 
     def __init__(self, temperature: float, top_k: int | None = None) -> None:
         # An object: of a string, Keras 3.15 compares the logits without a softmax.
@@ -134,17 +103,14 @@ class FloatLogits(LogitsDistillation):
         **kwargs: object,
     ) -> Tensor:
         """Returns the loss; with sample weights, the mean of the weighted tokens."""
-        outputs = (teacher_outputs, student_outputs)
+        outputs = teacher_outputs, student_outputs
         if self._top_k is not None and self._top_k < teacher_outputs.shape[-1]:
             likeliest, places = ops.top_k(teacher_outputs, self._top_k)
-            theirs = ops.take_along_axis(student_outputs, places, axis=-1)
-            outputs = (likeliest, theirs)
-        theirs, ours = (ops.cast(o, "float32") for o in outputs)
-        if sample_weight is None:
-            return super().compute_loss(theirs, ours)
-        probabilities = (
-            ops.softmax(logits / self.temperature, axis=-1) for logits in (theirs, ours)
-        )
+            outputs = likeliest, ops.take_along_axis(student_outputs, places, axis=-1)
+        probabilities = [
+            ops.softmax(ops.cast(logits, "float32") / self.temperature, axis=-1)
+            for logits in outputs
+        ]
         return self.loss(*probabilities, sample_weight) * self.temperature**2
 
     def get_config(self) -> dict[str, Any]:

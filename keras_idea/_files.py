@@ -4,12 +4,13 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import operator
 import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from keras_idea.errors import ArgumentError
@@ -22,15 +23,9 @@ TEMPORARY = ".tmp-"
 def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields a temporary path, and renames it to `path` if the block succeeds.
 
-    If the block fails, what was at `path` stays. The temporary path has the same name,
-    in a hidden folder on the same disk. It is flushed to the disk before it is renamed.
-
-    Args:
-        path: str or path. A file replaces a file, a folder replaces a folder. Missing
-            parent folders are created.
-
-    Raises:
-        OSError: If it cannot be written, for example because the disk is full.
+    If the block fails, what was at `path` stays. A file replaces a file, a folder
+    replaces a folder. The temporary path has the same name, in a hidden folder on the
+    same disk. It is flushed to the disk before it is renamed.
 
     Example:
     >>> with replacing("demo/mask.npy") as temporary:
@@ -44,27 +39,26 @@ def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     try:
         temporary = room / target.name
         yield temporary
-        _flush_all(temporary)
+        for made in [temporary, *temporary.rglob("*")]:
+            _flush(made)
         target.parent.mkdir(parents=True, exist_ok=True)
-        _move(temporary, target, room)
-        flush(target.parent)
+        if temporary.is_dir() and target.is_dir():
+            # A folder cannot be replaced in one step unless it is empty.
+            aside = room / f"{TEMPORARY}aside"
+            os.rename(target, aside)
+            try:
+                os.rename(temporary, target)
+            except BaseException:
+                os.rename(aside, target)
+                raise
+        else:
+            os.replace(temporary, target)
+        _flush(target.parent)
     finally:
         shutil.rmtree(room, ignore_errors=True)
 
 
-def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
-    """Writes a file as `replacing` does; text as UTF-8.
-
-    Example:
-    >>> write_atomically("demo/note.txt", "done")
-    >>> pathlib.Path("demo/note.txt").read_text()
-    'done'
-    """
-    with replacing(path) as temporary:
-        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
-
-
-def flush(path: str | os.PathLike) -> None:
+def _flush(path: pathlib.Path) -> None:
     """Waits until a file, or a folder's list of names, is on the disk."""
     if os.name == "posix":  # Windows cannot open a folder
         handle = os.open(path, os.O_RDONLY)
@@ -74,17 +68,14 @@ def flush(path: str | os.PathLike) -> None:
             os.close(handle)
 
 
+def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
+    """Writes a file as `replacing` does; text as UTF-8."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
 def check_folder(name: str, value: Any) -> pathlib.Path:
-    """Returns the absolute path of a folder, because a run may change its directory.
-
-    Raises:
-        ArgumentError: If `value` is not a path, or the path of a file.
-
-    Example:
-    >>> check_folder("folder", 3)
-    Traceback (most recent call last):
-    keras_idea.errors.ArgumentError: `folder` must be the path of a folder. ...
-    """
+    """Returns the absolute path of a folder; rejects the path of a file."""
     if isinstance(value, (str, pathlib.PurePath)) and str(value):
         path = pathlib.Path(os.path.abspath(value))
         if path.is_dir() or not path.exists():
@@ -99,42 +90,19 @@ def json_digest(value: Any) -> str:
 
     The order of a dict's entries does not matter; tuples equal lists, and NumPy
     integers equal integers.
-
-    Example:
-    >>> json_digest({"b": 1, "a": (2,)}) == json_digest({"a": [2], "b": 1})
-    True
     """
     text = json.dumps(value, sort_keys=True, default=operator.index)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _flush_all(path: pathlib.Path) -> None:
-    if path.is_dir():
-        for entry in path.iterdir():
-            _flush_all(entry)
-    flush(path)
+def reserve(folder: str | os.PathLike, variables: Iterable[Any]) -> None:
+    """Raises `OSError` unless a folder has room for an HDF5 file of variables.
 
-
-def _move(new: pathlib.Path, target: pathlib.Path, room: pathlib.Path) -> None:
-    if not (new.is_dir() and target.is_dir()):
-        os.replace(new, target)
-        return
-    # A folder cannot be replaced in one step unless it is empty.
-    aside = pathlib.Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=room)) / target.name
-    os.rename(target, aside)
-    try:
-        os.rename(new, target)
-    except BaseException:
-        os.rename(aside, target)
-        raise
-
-
-def reserve(folder: str | os.PathLike, size: int) -> None:
-    """Raises `OSError` unless a file of `size` bytes can be written to a folder now.
-
-    Call it before HDF5 writes: on a full disk, HDF5 ends the process. Where files
-    cannot be reserved (macOS, Windows), it does nothing.
+    Call it before HDF5 writes: on a full disk, HDF5 ends the process. It takes up to 4
+    KB for each variable (measured). Where files cannot be reserved (macOS, Windows), it
+    does nothing.
     """
+    size = sum(4 * math.prod(variable.shape) + 4096 for variable in variables)
     if hasattr(os, "posix_fallocate"):
         with tempfile.TemporaryFile(dir=os.fspath(folder)) as file:
             try:
@@ -142,11 +110,3 @@ def reserve(folder: str | os.PathLike, size: int) -> None:
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
                     raise
-
-
-def weights_bytes(parameters: int, variables: int) -> int:
-    """Returns the most bytes that a file of float32 weights takes.
-
-    HDF5 takes up to 4 KB for each variable (measured).
-    """
-    return 4 * parameters + 4096 * variables

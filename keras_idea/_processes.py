@@ -3,11 +3,10 @@
 Only JAX has several processes. Each runs the same program on its own devices.
 """
 
-import contextlib
 import importlib.metadata
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import keras
@@ -19,7 +18,7 @@ from keras_idea.errors import ConfigError
 T = TypeVar("T")
 _PREFIX = "KERAS_DISTRIBUTION_"
 _PACKAGES = ("keras-idea", "keras", "jax", "numpy")
-_alone: list[bool] = []
+_alone: list[bool] = []  # while it is not empty, this process waits for no other
 
 
 def count() -> int:
@@ -50,24 +49,10 @@ def announced() -> bool:
     return os.environ.get(f"{_PREFIX}NUM_PROCESSES", "1") != "1"
 
 
-@contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """Opens a block in which this process does not wait for the others."""
-    _alone.append(True)
-    try:
-        yield
-    finally:
-        _alone.pop()
-
-
 def join() -> None:
-    """Joins the other processes of the run, if there are any.
+    """Joins the other processes of the run, if there are any, before it computes.
 
-    They are found by Keras's environment variables, or by JAX on Slurm, GKE and TPU
-    pods. Call this before anything is computed.
-
-    Raises:
-        ConfigError: If the variables name processes that cannot be joined.
+    Keras's environment variables name them, or JAX finds them (Slurm, GKE, TPU pods).
     """
     import jax
 
@@ -76,12 +61,11 @@ def join() -> None:
     try:
         keras.distribution.initialize()
     except (ValueError, RuntimeError) as error:
-        if not announced():  # a single process
-            return
-        raise ConfigError(
-            f"The processes of the run cannot be joined: {error} Start all of them at "
-            f"once, each with {_PREFIX}JOB_ADDRESSES, NUM_PROCESSES and PROCESS_ID."
-        ) from error
+        if announced():
+            raise ConfigError(
+                f"The processes of the run cannot be joined: {error} Start all at "
+                f"once, each with {_PREFIX}JOB_ADDRESSES, NUM_PROCESSES and PROCESS_ID."
+            ) from error
 
 
 def exchange(text: str) -> list[str]:
@@ -99,26 +83,24 @@ def exchange(text: str) -> list[str]:
 
 
 def from_first(make: Callable[[], Any]) -> Any:
-    """Returns what `make`, called in the first process only, returns there.
-
-    The result must be valid JSON. An error of the first process is raised in all.
-    """
+    """Returns the JSON that `make` makes in the first process, or raises its error."""
     if count() == 1:
         return make()
 
-    def make_alone() -> str:
-        with alone():
+    def made() -> str:
+        if not is_first():
+            return ""
+        _alone.append(True)
+        try:
             return json.dumps(make())
+        finally:
+            _alone.pop()
 
-    made = on_each(make_alone if is_first() else lambda: "")
-    return json.loads(exchange(made)[0])
+    return json.loads(exchange(on_each(made))[0])
 
 
 def on_each(make: Callable[[], T]) -> T:
-    """Calls `make`, which must need no other process, and waits for all processes.
-
-    An error of one process is raised in all.
-    """
+    """Calls `make` and waits for all processes; the error of one is raised in all."""
     try:
         made = make()
     except BaseException as error:
@@ -133,10 +115,7 @@ def on_each(make: Callable[[], T]) -> T:
 
 
 def gathered(value: Any) -> Any:
-    """Returns the whole of an array that may be spread over the processes.
-
-    All of them must call it. An array that this process holds is returned unchanged.
-    """
+    """Returns the whole of an array, which may lie on all processes; all call it."""
     if getattr(value, "is_fully_addressable", True):
         return value
     if value.is_fully_replicated:
@@ -147,11 +126,7 @@ def gathered(value: Any) -> Any:
 
 
 def check_same(facts: dict[str, Any]) -> None:
-    """Rejects processes that differ in a fact, or in the versions of their packages.
-
-    Args:
-        facts: dict, valid JSON. What must be equal in all processes.
-    """
+    """Rejects processes that differ in a fact of JSON, or in their packages."""
     if count() == 1:
         return
     versions = {name: importlib.metadata.version(name) for name in _PACKAGES}

@@ -1,5 +1,6 @@
-"""Learning rate schedules, by step; and `CubicWidth`, the width by step."""
+"""Learning rate schedules, by step."""
 
+import inspect
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -12,18 +13,17 @@ from keras.optimizers.schedules import LearningRateSchedule
 from keras_idea._typing import Tensor
 from keras_idea._validation import check_int, check_number
 from keras_idea.errors import ArgumentError
-from keras_idea.functional.width import CubicWidth, WidthSchedule
 
-__all__ = [
-    "CosineDecay",
-    "CubicWidth",
-    "StagedSchedule",
-    "WarmupStableDecay",
-    "WidthSchedule",
-]
+_serialize = keras.saving.serialize_keras_object
 
 
-class _WithWarmup(LearningRateSchedule):
+def _restored(given: Any) -> Any:
+    """Returns a schedule; makes one that a config holds."""
+    restore = keras.saving.deserialize_keras_object
+    return restore(given) if isinstance(given, dict) else given
+
+
+class _OfOneRun(LearningRateSchedule):
     """A linear warm-up, then `after` it; in steps of one run."""
 
     def __init__(
@@ -43,14 +43,7 @@ class _WithWarmup(LearningRateSchedule):
         self.start_step = check_int("start_step", start_step, minimum=0)
 
     def __call__(self, step: int | Tensor) -> Tensor:
-        """Returns the learning rate at `t = step + start_step`.
-
-        Args:
-            step: int or integer scalar tensor. The optimizer step.
-
-        Returns:
-            float32 scalar tensor; for an int a NumPy float.
-        """
+        """Returns the learning rate at `t = step + start_step`; NumPy's for an int."""
         # NumPy for a callback's int: eager tensors take as long as a small train step.
         xp: Any = np if isinstance(step, int) else ops
         step = step if isinstance(step, int) else ops.cast(step, "int32")
@@ -69,17 +62,12 @@ class _WithWarmup(LearningRateSchedule):
 
     def get_config(self) -> dict[str, Any]:
         """Returns a dict of the constructor's arguments."""
-        return {
-            "peak_learning_rate": self.peak_learning_rate,
-            "end_learning_rate": self.end_learning_rate,
-            "total_steps": self.total_steps,
-            "warmup_steps": self.warmup_steps,
-            "start_step": self.start_step,
-        }
+        names = inspect.signature(type(self)).parameters
+        return {name: getattr(self, name) for name in names}
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
-class CosineDecay(_WithWarmup):
+class CosineDecay(_OfOneRun):
     r"""Linear warm-up, then one cosine over the whole run, as the paper prints it.
 
     $$\eta(t) = \begin{cases}
@@ -97,8 +85,8 @@ class CosineDecay(_WithWarmup):
         peak_learning_rate: float >= 0. The rate after the warm-up, `eta_p`.
         end_learning_rate: float in [0, peak_learning_rate]. The end rate, `eta_e`.
         total_steps: int >= 1. The steps of the whole run, `T`.
-        warmup_steps: int in [0, total_steps]. The steps of the warm-up, `T_0`. Defaults
-            to 0.
+        warmup_steps: int in [0, total_steps]. The warm-up's steps, `T_0`. Defaults to
+            0.
         start_step: int >= 0. The step of the curve at which the run resumes. Defaults
             to 0.
 
@@ -122,7 +110,7 @@ class CosineDecay(_WithWarmup):
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
-class WarmupStableDecay(_WithWarmup):
+class WarmupStableDecay(_OfOneRun):
     r"""Linear warm-up, a constant rate, then a linear decay to the end rate.
 
     $$\eta(t) = \begin{cases}
@@ -132,15 +120,9 @@ class WarmupStableDecay(_WithWarmup):
     \end{cases}$$
 
     Args:
-        peak_learning_rate: float >= 0. The rate after the warm-up, `eta_p`.
-        end_learning_rate: float in [0, peak_learning_rate]. The end rate, `eta_e`.
-        total_steps: int >= 1. The steps of the whole run, `T`.
-        warmup_steps: int in [0, total_steps]. The steps of the warm-up, `T_0`. Defaults
-            to 0.
         decay_steps: int in [1, total_steps - warmup_steps] or None. The steps of the
-            decay, `T_d`. Defaults to None: a fifth of `total_steps`.
-        start_step: int >= 0. The step of the curve at which the run resumes. Defaults
-            to 0.
+            decay, `T_d`. Defaults to None: a fifth of `total_steps`. The other
+            arguments are those of `CosineDecay`.
 
     Raises:
         ValueError: If an argument is outside its range.
@@ -175,10 +157,6 @@ class WarmupStableDecay(_WithWarmup):
         peak, end = self.peak_learning_rate, self.end_learning_rate
         return peak + (end - peak) * xp.divide(decayed, self.decay_steps)
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns a dict of the constructor's arguments."""
-        return {**super().get_config(), "decay_steps": self.decay_steps}
-
 
 @keras.saving.register_keras_serializable(package="keras_idea")
 class StagedSchedule(LearningRateSchedule):
@@ -204,7 +182,7 @@ class StagedSchedule(LearningRateSchedule):
 
     def __init__(self, stages: Sequence[tuple[LearningRateSchedule, int]]) -> None:
         super().__init__()
-        self.stages = [tuple(stage) for stage in stages]
+        self.stages = [tuple(_restored(part) for part in stage) for stage in stages]
         for stage in self.stages or [()]:
             if len(stage) != 2 or not isinstance(stage[0], LearningRateSchedule):
                 raise ArgumentError(
@@ -215,12 +193,6 @@ class StagedSchedule(LearningRateSchedule):
 
     def __call__(self, step: int | Tensor) -> Tensor:
         """Returns the learning rate of the stage that contains `step`."""
-        if isinstance(step, int):
-            for schedule, steps in self.stages[:-1]:
-                if step < steps:
-                    return schedule(step)
-                step -= steps
-            return self.stages[-1][0](step)
         step, start, rate = ops.cast(step, "int32"), 0, None
         for schedule, steps in self.stages:
             # Not negative, even where the rate of this stage is not used.
@@ -231,14 +203,7 @@ class StagedSchedule(LearningRateSchedule):
 
     def get_config(self) -> dict[str, Any]:
         """Returns a dict of the constructor's arguments, the schedules serialized."""
-        serialize = keras.saving.serialize_keras_object
-        return {"stages": [[serialize(s), steps] for s, steps in self.stages]}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "StagedSchedule":
-        """Returns the schedule that `get_config` described."""
-        restore = keras.saving.deserialize_keras_object
-        return cls([(restore(s), steps) for s, steps in config["stages"]])
+        return {"stages": [[_serialize(s), steps] for s, steps in self.stages]}
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
@@ -247,21 +212,14 @@ class Accumulated(LearningRateSchedule):
 
     def __init__(self, schedule: LearningRateSchedule, micro_batches: int) -> None:
         super().__init__()
-        self.schedule, self.micro_batches = schedule, micro_batches
+        self.schedule, self.micro_batches = _restored(schedule), micro_batches
 
     def __call__(self, step: int | Tensor) -> Tensor:
         """Returns the rate of the optimizer step that holds micro-batch `step`."""
-        if not isinstance(step, int):
-            step = ops.cast(step, "int32")
+        step = step if isinstance(step, int) else ops.cast(step, "int32")
         return self.schedule(step // self.micro_batches)
 
     def get_config(self) -> dict[str, Any]:
         """Returns a dict of the constructor's arguments, the schedule serialized."""
-        schedule = keras.saving.serialize_keras_object(self.schedule)
+        schedule = _serialize(self.schedule)
         return {"schedule": schedule, "micro_batches": self.micro_batches}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Accumulated":
-        """Returns the schedule that `get_config` described."""
-        schedule = keras.saving.deserialize_keras_object(config["schedule"])
-        return cls(schedule, config["micro_batches"])

@@ -1,5 +1,6 @@
 """Checks arguments and packages; the errors say what was received and is allowed."""
 
+import contextlib
 import difflib
 import importlib
 import importlib.util
@@ -19,25 +20,18 @@ def check_int(
     name: str, value: Any, minimum: int | None = None, maximum: int | None = None
 ) -> int:
     """Returns `value` as an `int`; rejects a bool, a fraction, a value out of range."""
-    allowed = "an integer"
-    if minimum is not None:
-        allowed += f" >= {minimum}"
-    if maximum is not None:
-        allowed += f"{' and' if minimum is not None else ''} <= {maximum}"
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = None
-    if (
-        number is None
-        or (minimum is not None and number < minimum)
-        or (maximum is not None and number > maximum)
-    ):
-        must_be = "is required:" if value is None else "must be"
-        raise ArgumentError(
-            f"`{name}` {must_be} {allowed}. Received: {name}={value!r}."
-        )
-    return number
+    low = -math.inf if minimum is None else minimum
+    high = math.inf if maximum is None else maximum
+    with contextlib.suppress(TypeError):
+        number = operator.index(value)
+        if not isinstance(value, bool) and low <= number <= high:
+            return number
+    ends = ((">=", minimum), ("<=", maximum))
+    allowed = " and".join(f" {sign} {end}" for sign, end in ends if end is not None)
+    must_be = "is required:" if value is None else "must be"
+    raise ArgumentError(
+        f"`{name}` {must_be} an integer{allowed}. Received: {name}={value!r}."
+    )
 
 
 def check_number(
@@ -53,37 +47,27 @@ def check_number(
     """
     upper = math.inf if maximum is None else maximum
     below = maximum is None or exclude_maximum
-    if (
-        not isinstance(value, numbers.Real)
-        or isinstance(value, bool)
-        or not minimum <= float(value) <= upper
-        or (below and value == upper)
-    ):
-        raise ArgumentError(
-            f"`{name}` must be a number in [{minimum}, {upper}{')' if below else ']'}. "
-            f"Received: {name}={value!r}."
-        )
-    return float(value)
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        if minimum <= float(value) < upper or (value == upper and not below):
+            return float(value)
+    raise ArgumentError(
+        f"`{name}` must be a number in [{minimum}, {upper}{')' if below else ']'}. "
+        f"Received: {name}={value!r}."
+    )
 
 
 def check_choice(name: str, value: T, choices: Sequence[object]) -> T:
     """Returns `value` if it is one of `choices`, or raises an `ArgumentError`."""
-    if value not in choices:
-        allowed = ", ".join(repr(choice) for choice in choices)
-        raise ArgumentError(
-            f"`{name}` must be one of {allowed}. Received: {name}={value!r}."
-            f"{did_you_mean(value, choices)}"
-        )
-    return value
+    if value in choices:
+        return value
+    raise ArgumentError(
+        f"`{name}` must be one of {', '.join(map(repr, choices))}. Received: "
+        f"{name}={value!r}.{did_you_mean(value, choices)}"
+    )
 
 
 def what_was_raised(error: Exception) -> str:
-    """Returns the class of an error and the first line of its message.
-
-    Example:
-    >>> what_was_raised(KeyError("mask"))
-    "KeyError: 'mask'"
-    """
+    """Returns the class of an error and the first line of its message."""
     cause = str(error).rpartition("Error encountered:")[-1]  # Keras puts its own before
     lines = [line.strip() for line in cause.splitlines()]
     lines = [line for line in lines if line and not line.startswith("Exception enc")]
@@ -97,8 +81,6 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     Example:
     >>> did_you_mean("LAMA3", ["llama", "llama3"])
     " Did you mean 'llama3' or 'llama'?"
-    >>> did_you_mean("target_width", ["target_bits", "target_dim", "hub"])
-    " Did you mean 'target_bits' or 'target_dim'?"
     """
     if not isinstance(name, str):
         return ""
@@ -108,14 +90,9 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     return f" Did you mean {meant}?" if meant else ""
 
 
-def plural(count: int, one: str, several: str | None = None) -> str:
-    """Returns a count with its noun; `several` is `one` with an "s" by default.
-
-    Example:
-    >>> plural(1, "neuron"), plural(1000, "step"), plural(0, "process", "processes")
-    ('1 neuron', '1,000 steps', '0 processes')
-    """
-    return f"{count:,} {one if count == 1 else several or one + 's'}"
+def plural(count: int, one: str) -> str:
+    """Returns a count with its noun, such as "1,000 steps"."""
+    return f"{count:,} {one if count == 1 else one + 's'}"
 
 
 def require(
@@ -126,14 +103,7 @@ def require(
 ) -> Any:
     """Imports a package of an extra, or raises `error` with how to install it.
 
-    Args:
-        module: str. Its import name.
-        purpose: str. What needs it, as the message begins.
-        extra: str. The extra of this package that brings it. Defaults to "data".
-        error: class of the error. Defaults to `MissingPackage`.
-
-    Example:
-    >>> arrow = require("pyarrow", "Reading 'a.parquet'")
+    `purpose` is what needs it, as the message begins.
     """
     try:
         return importlib.import_module(module)

@@ -1,5 +1,6 @@
 """Shows a run in TensorBoard while it runs."""
 
+import functools
 import itertools
 import os
 from collections.abc import Sequence
@@ -12,10 +13,8 @@ from keras_idea import _processes as processes
 from keras_idea._files import check_folder
 from keras_idea._finding.find import FFN, find_groups
 from keras_idea._groups.kinds import KINDS
-from keras_idea._keras.optimizer_variables import as_int
-from keras_idea._step.step_count import StepCount
+from keras_idea._keras.optimizer_variables import StepCount, as_int
 from keras_idea._validation import check_int, plural, require
-from keras_idea.errors import ArgumentError
 
 _CHARTS = {
     "loss": ["loss", "val_loss"],
@@ -33,6 +32,9 @@ _PRUNED, _INK = (222, 226, 230), (31, 41, 51)
 _WIDTH, _HEIGHT, _LINE = 640, 480, 18
 _BANDS = 12
 _numbers = itertools.count()
+_needs = functools.partial(
+    require, purpose="Logging to TensorBoard", extra="tensorboard"
+)
 
 
 class Monitor(keras.callbacks.Callback):
@@ -41,16 +43,20 @@ class Monitor(keras.callbacks.Callback):
         tensorboard --logdir DIR    # then open its address + "#custom_scalars"
 
     Use it to see whether scores settle before pruning begins. Put it after
-    `IdeaPruneCallback` in the list of callbacks.
+    `IdeaPruneCallback` in the list of callbacks. It shows:
 
     - Everything in `logs`, by its name. The logs of a batch are means over the epoch so
       far, as Keras computes them.
     - `width/NAME`: the active units of each group that is pruned.
     - `churn/NAME`: the units that entered or left the k most important ones since the
       last reading, where k is the width that pruning aims at; `churn/mean`.
-    - The image `neurons`: a heat map of when units were active, with a band for each
-      group, or for each kind if there are more than 12 groups. Units that were pruned
-      first are on top. Blue is important, yellow is unimportant, gray is pruned.
+    - The image `neurons`: when units were active, with a band for each group, or for
+      each kind if there are more than 12 groups. Units that were pruned first are on
+      top. Blue is important, yellow is unimportant, gray is pruned.
+
+    The step of every point is `optimizer.iterations`, also in a second `fit` and in a
+    resumed run, which adds to the same folder. If the model has its own train step,
+    points within an epoch count one step per batch.
 
     Args:
         log_dir: path. The folder of the logs. A relative path counts from the working
@@ -61,16 +67,11 @@ class Monitor(keras.callbacks.Callback):
 
     Raises:
         ImportError: If tensorboardX or Pillow is not installed.
-        ValueError: If an argument is outside its range, or the model is not compiled.
+        ValueError: If an argument is outside its range.
 
     Example:
     >>> monitor = Monitor("runs/logs")
     >>> _ = model.fit(data, callbacks=[prune, monitor], verbose=0)
-
-    Notes:
-        The step of every point is `optimizer.iterations`, also in a second `fit` and in
-        a resumed run, which adds to the same folder. If the model has its own train
-        step, points within an epoch count one step per batch.
     """
 
     # What runs at the end of a batch touches only the logs.
@@ -87,8 +88,7 @@ class Monitor(keras.callbacks.Callback):
         self.log_dir = given if "://" in given else str(folder)  # a URL stays one
         self.update_every = check_int("update_every", update_every, minimum=1)
         self.neurons_every = check_int("neurons_every", neurons_every, minimum=1)
-        require("PIL", "Logging to TensorBoard", "tensorboard")
-        require("tensorboardX", "Logging to TensorBoard", "tensorboard")
+        _needs("PIL"), _needs("tensorboardX")
         self._writer: Any = None
 
     def __reduce__(self) -> tuple:
@@ -97,16 +97,10 @@ class Monitor(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Opens an event file that begins at the optimizer's step."""
-        if getattr(self.model, "optimizer", None) is None:
-            raise ArgumentError(
-                f"Model '{self.model.name}' is not compiled. Call "
-                "`model.compile(optimizer=..., loss=...)` first."
-            )
         self.on_train_end()  # of a `fit` that an exception has ended
-        board = require("tensorboardX", "Logging to TensorBoard", "tensorboard")
         start = as_int(self.model.optimizer.iterations)
         self._start = self._point = self._reading = start
-        self._writer = board.SummaryWriter(
+        self._writer = _needs("tensorboardX").SummaryWriter(
             self.log_dir,
             purge_step=start + 1,  # hides what a killed run wrote later
             flush_secs=10,
@@ -168,33 +162,31 @@ class Monitor(keras.callbacks.Callback):
     def _read(self, step: int) -> None:
         """Writes width and churn of each group that is pruned; notes its units."""
         self._reading = step
-        values: dict[str, float] = {}
         groups = [g for g in find_groups(self.model) if g.held_state is not None]
         if not self._steps:
-            self._units = {group.name: _Units(group) for group in groups}
+            self._units = {group.name: _Units(group.kind) for group in groups}
         self._steps.append(step)
-        for group in groups:
-            values[f"width/{group.name}"] = group.width
-            if group.name in self._units:
-                churn = self._units[group.name].read(group)
-                values |= {} if churn is None else {f"churn/{group.name}": churn}
-        churned = [value for tag, value in values.items() if tag.startswith("churn/")]
+        values: dict[str, float] = {f"width/{g.name}": g.width for g in groups}
+        known = [group for group in groups if group.name in self._units]
+        churns = {f"churn/{g.name}": self._units[g.name].read(g) for g in known}
+        churned = {tag: churn for tag, churn in churns.items() if churn is not None}
+        values |= churned
         if churned:
-            values["churn/mean"] = float(np.mean(churned))
+            values["churn/mean"] = float(np.mean(list(churned.values())))
         self._write(step, values)
         if len(self._steps) > _READINGS:
             del self._steps[::2]
-            for units in self._units.values():
-                del units.levels[::2]
+            for each in self._units.values():
+                del each.levels[::2]
 
     def _bands(self) -> list[tuple[str, np.ndarray]]:
         """Returns the title and the levels `(readings, units)` of each band."""
-        found = list(self._units.values())
+        found = {name: np.array(each.levels) for name, each in self._units.items()}
         if len(found) <= _BANDS:
-            return [(units.name, np.array(units.levels)) for units in found]
+            return list(found.items())
         bands = []
         for name, kind in KINDS.items():
-            alike = [np.array(units.levels) for units in found if units.kind == name]
+            alike = [found[n] for n, each in self._units.items() if each.kind == name]
             if alike:
                 title = f"{kind.units} of {plural(len(alike), kind.holder)}"
                 bands.append((title, np.concatenate(alike, axis=1)))
@@ -208,8 +200,8 @@ class _Units:
     keep the places that they had before any narrowing.
     """
 
-    def __init__(self, group: FFN) -> None:
-        self.name, self.kind = group.name, group.kind
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
         self.levels: list[np.ndarray] = []
         self._top: np.ndarray | None = None
 
@@ -217,29 +209,19 @@ class _Units:
         """Notes the units of a group; returns the churn, if there is a ranking."""
         mask = keras.ops.convert_to_numpy(group.mask)
         active = np.nan_to_num(group.by_original_index(mask)) > 0
-        width, churn = group.width, None
+        width, before = group.width, self._top
         if width == group.hidden_dim < group.full_dim:  # nobody ranks them any more
-            last = self.levels[-1] if self.levels else np.full(len(_some(active)), 255)
-            levels = np.where(_some(active), last, 0)
-        else:
-            importance = keras.ops.convert_to_numpy(group.importance()).astype(
-                "float64"
-            )
-            values = np.nan_to_num(group.by_original_index(importance), nan=-np.inf)
-            values = np.where(active, values, -np.inf)
-            rank = values.argsort(axis=-1, kind="stable").argsort(axis=-1)
-            below = active.shape[-1] - 1 - rank  # 0: the most important
-            ranked = np.maximum(255 - (254 * below) // max(width - 1, 1), 1)
-            levels = _some(np.where(active, ranked, 0))
-            order = np.argsort(-values, axis=-1, kind="stable")
-            top = np.zeros(values.shape, bool)
-            k = group.state.target_dim or width
-            np.put_along_axis(top, order[..., :k], True, axis=-1)
-            if self._top is not None:
-                churn = int((top != self._top).sum())
-            self._top = top
-        self.levels.append(levels.astype("uint8"))
-        return churn
+            levels = np.where(_some(active), self.levels[-1] if self.levels else 255, 0)
+            self.levels.append(levels.astype("uint8"))
+            return None
+        importance = keras.ops.convert_to_numpy(group.importance())
+        values = np.nan_to_num(group.by_original_index(importance), nan=-np.inf)
+        order = np.argsort(-np.where(active, values, -np.inf), kind="stable")
+        rank = np.argsort(order)  # 0: the most important
+        levels = np.maximum(255 - 254 * rank // max(width - 1, 1), 1)
+        self.levels.append(_some(np.where(active, levels, 0)).astype("uint8"))
+        self._top = rank < (group.state.target_dim or width)
+        return None if before is None else int((self._top != before).sum())
 
 
 def _some(values: np.ndarray) -> np.ndarray:
@@ -256,8 +238,7 @@ def heat_map(
     `bands` are pairs of a title and levels `(readings, units)`. In a band, units are
     sorted by the reading at which they were pruned, then by their mean level.
     """
-    images = require("PIL.Image", "Logging to TensorBoard", "tensorboard")
-    drawing = require("PIL.ImageDraw", "Logging to TensorBoard", "tensorboard")
+    images, drawing = _needs("PIL.Image"), _needs("PIL.ImageDraw")
     places = np.linspace(0, 254, len(_RAMP))
     ramp = [np.interp(np.arange(255), places, color) for color in np.transpose(_RAMP)]
     colors = np.vstack([[_PRUNED], np.transpose(ramp)]).round().astype("uint8")

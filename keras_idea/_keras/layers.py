@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import inspect
-import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -84,45 +83,6 @@ def _resized(shape: Sequence[Any], size: int, axis: int) -> tuple[Any, ...]:
     return tuple(resized)
 
 
-def config_number(layer: keras.layers.Layer, name: str) -> int | None:
-    """The int that a layer's config holds under a name, if it can be set; else None.
-
-    It is the attribute of that name, of a read-only property the private one, or what
-    the constructor was given, of a class whose config Keras makes of that.
-    """
-    value = layer.get_config().get(name)
-    if type(value) is not int:
-        return None
-    known = getattr(layer, _settable(layer, name), None) == value
-    return value if known or name in _given(layer) else None
-
-
-def set_config_number(layer: keras.layers.Layer, name: str, value: int) -> None:
-    """Sets what `config_number` gives."""
-    if attribute := _settable(layer, name):
-        setattr(layer, attribute, value)
-    if name in _given(layer):
-        _given(layer)[name] = value
-
-
-def _settable(layer: keras.layers.Layer, name: str) -> str:
-    """The attribute of a name that can be set: it, or the one behind a property."""
-    for attribute in (name, f"_{name}"):
-        value: Any = getattr(layer, attribute, None)
-        # A property without a setter raises, and a setter may. On TensorFlow nothing is
-        # set where it is the same.
-        with contextlib.suppress(Exception):
-            setattr(layer, attribute, operator.index(value) + 1)
-            setattr(layer, attribute, value)
-            return attribute
-    return ""
-
-
-def _given(layer: keras.layers.Layer) -> dict[str, Any]:
-    """What a constructor was given, of a class without a `get_config` of its own."""
-    return getattr(getattr(layer, "_auto_config", None), "config", {})
-
-
 @contextlib.contextmanager
 def without_remat(model: keras.layers.Layer) -> Iterator[None]:
     """A scope in which no layer of a model is rematerialized.
@@ -133,6 +93,23 @@ def without_remat(model: keras.layers.Layer) -> Iterator[None]:
         for layer in model._flatten_layers():
             changes.callback(setattr, layer, "_remat_mode", layer._remat_mode)
             layer._remat_mode = None
+        yield
+
+
+@contextlib.contextmanager
+def computing_in_float32(model: keras.layers.Layer) -> Iterator[None]:
+    """A scope in which layers of half precision compute in float32.
+
+    Their variables stay; a call casts their values one by one. Seen with Keras 3.15.1.
+    """
+    with contextlib.ExitStack() as changes:
+        for layer in model._flatten_layers():
+            policy, half = layer._dtype_policy, ("float16", "bfloat16")
+            if policy.compute_dtype in half and not policy.quantization_mode:
+                wide = keras.DTypePolicy("float32")
+                wide._variable_dtype = policy.variable_dtype
+                changes.callback(setattr, layer, "_dtype_policy", policy)
+                layer._dtype_policy = wide
         yield
 
 
@@ -269,15 +246,6 @@ def replace_class(layer: keras.layers.Layer, cls: type, without: str) -> None:
     layer._tracker.untrack(getattr(layer, without))  # which `delattr` leaves there
     delattr(layer, without)
     layer.__class__ = cls
-
-
-def has_default_config(layer: keras.layers.Layer) -> bool:
-    """Whether a class has no `get_config`, and its constructor takes arguments."""
-    owner = next(cls for cls in type(layer).__mro__ if "get_config" in vars(cls))
-    _, *taken = inspect.signature(type(layer).__init__).parameters.values()
-    own = [each for each in taken if each.name not in ("name", "dtype", "trainable")]
-    named = [each for each in own if each.kind is not each.VAR_KEYWORD]
-    return owner.__module__.startswith("keras.") and bool(named)
 
 
 def unlocked(

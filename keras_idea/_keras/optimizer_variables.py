@@ -53,6 +53,22 @@ def _as_number(value: Any) -> Any:
     return keras.ops.convert_to_numpy(value)
 
 
+class StepCount:
+    """The optimizer step at every batch of an epoch, read once: reading it takes long.
+
+    A guess: float16 skips steps, and a custom train step may take more or fewer.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        optimizer = innermost(model.optimizer)
+        self._calls = as_int(apply_count(optimizer))
+        self.per_step = optimizer.gradient_accumulation_steps or 1
+
+    def after(self, batches: int) -> int:
+        """Returns the optimizer steps taken after so many batches of the epoch."""
+        return (self._calls + batches) // self.per_step
+
+
 def rate_source(optimizer: keras.Optimizer) -> keras.Variable | Callable[..., Any]:
     """The learning rate as it was given: a variable, a schedule or a function.
 
@@ -83,11 +99,6 @@ def accumulated_gradient(
     """The sum of a variable's gradients in an accumulated step under way."""
     index = optimizer._get_variable_index(variable)
     return optimizer._accumulated_gradients[index]
-
-
-def track_variable(optimizer: keras.Optimizer, variable: keras.Variable) -> None:
-    """Takes back a variable that `add_variable` made and `untrack` took away."""
-    optimizer._track_variable(variable)
 
 
 def untrack_variable(optimizer: keras.Optimizer, variable: keras.Variable) -> None:

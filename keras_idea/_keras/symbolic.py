@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import keras
-import numpy as np
 from keras.src.backend.common import global_state
 from keras.src.layers import layer as keras_layer
 
@@ -22,7 +21,11 @@ from keras_idea._keras.layers import all_layers, has_call, sublayers
 from keras_idea._keras.models import Functional, instead_here
 from keras_idea._keras.variables import begun_as_zeros
 
-_DENSE = (keras.layers.Dense, keras.layers.EinsumDense)
+_WITH_TABLES = (
+    keras.layers.Dense,
+    keras.layers.EinsumDense,
+    keras.layers.Embedding,
+)
 #: The arguments of a call, and the named ones.
 Given: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 #: What could not be called on the example, and what it raised.
@@ -162,34 +165,6 @@ def record(
     return recording
 
 
-def example_arrays(model: keras.layers.Layer) -> Any:
-    """Arrays of the shapes and types that a model takes; None: they are not known.
-
-    Floats are random, from 0 to 2: they may be tokens. Integers are 1: a token, or no
-    padding. The end of the last sample is zeros: padding. Nor is it known of one that
-    takes more than one argument.
-    """
-    try:
-        arguments, named = _example_of(model)
-    except ValueError:
-        return None
-    given = keras.tree.flatten(arguments)
-    if named or any(tensor.dtype == "string" for tensor in given):
-        return None
-    rng = np.random.default_rng(0)
-
-    def array(tensor: keras.KerasTensor) -> np.ndarray:
-        if keras.backend.is_float_dtype(tensor.dtype):
-            made = 2 * rng.random(tensor.shape, "float32")
-        else:
-            made = np.ones(tensor.shape, tensor.dtype)
-        if made.ndim > 1:
-            made[-1, max(1, 3 * made.shape[1] // 4) :] = 0
-        return made
-
-    return keras.tree.map_structure(array, arguments[0])
-
-
 def call_like(
     layer: keras.layers.Layer, known: keras.layers.Layer, given: Given | None = None
 ) -> None:
@@ -198,7 +173,7 @@ def call_like(
     On tensors like those that the built layer `known` was `given`, or of the shapes
     that it was built for; a ValueError where these are not known.
     """
-    arguments, named = given or _example_of(known)
+    arguments, named = given or example_of(known)
     layer(*_all_fresh(arguments), **_all_fresh(named))
 
 
@@ -230,7 +205,7 @@ def _begin(
     `whole`: somebody outside calls it, and it is not looked into in another's place.
     """
     try:
-        arguments, named = _example_of(layer)
+        arguments, named = example_of(layer)
         if training and layer._call_has_training_arg:
             named = {**named, "training": True}
         outputs = layer(*arguments, **named)
@@ -246,7 +221,11 @@ def _begin(
         recording.ends += [*inputs, *outputs]
 
 
-def _example_of(layer: keras.layers.Layer) -> tuple[tuple, dict[str, Any]]:
+def example_of(layer: keras.layers.Layer) -> tuple[tuple, dict[str, Any]]:
+    """Symbolic arguments like those that a layer was built for, and the named ones.
+
+    A ValueError where these are not known.
+    """
     graph = getattr(layer, "_functional", layer)  # a Sequential's own
     if isinstance(graph, Functional):
         return (keras.tree.map_structure(_fresh, graph._inputs_struct),), {}
@@ -295,6 +274,16 @@ def _noted_outputs(operation: keras.Operation, given: list[keras.KerasTensor]) -
     return None
 
 
+def _with_sizes(layer: keras.layers.Layer, args: Any, made: Any) -> Any:
+    """What an EinsumDense makes, with the sizes that it does not know of its input."""
+    if not isinstance(layer, keras.layers.EinsumDense) or not args:
+        return made
+    known = zip(made.shape, args[0].shape, strict=False)
+    sizes = [old if size is None else size for size, old in known]
+    shape = (*sizes, *made.shape[len(sizes) :])
+    return keras.KerasTensor(shape, made.dtype)
+
+
 def _symbolic(leaf: Any) -> Any:
     """A symbolic tensor in the place of one with values; anything else as it is."""
     if isinstance(leaf, keras.KerasTensor) or not keras.ops.is_tensor(leaf):
@@ -331,7 +320,8 @@ def _recorded(
     def outputs_of(layer: keras.layers.Layer, args: Any, kwargs: Any) -> Any:
         own.append(set(map(id, layer.variables)))
         try:
-            return layer.compute_output_spec(*args, **kwargs)
+            made = layer.compute_output_spec(*args, **kwargs)
+            return _with_sizes(layer, args, made)
         # A layer's own rule of shapes may not know all that it is called with.
         except Exception:
             spec = functools.partial(keras.Operation.compute_output_spec, layer)
@@ -386,7 +376,7 @@ def _recorded(
 
     def call(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
         # What a model holds itself, the nodes of a graph for one, is followed too.
-        if not own and (looked_into(self) or isinstance(self, _DENSE)):
+        if not own and (looked_into(self) or isinstance(self, _WITH_TABLES)):
             args, kwargs = keras.tree.map_structure(_symbolic, (args, kwargs))
         return layer_call(self, *args, **kwargs)
 

@@ -1,7 +1,10 @@
 """A variable's shape and its first value, which the public interface never changes."""
 
+import collections
 import contextlib
+import random
 import re
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -99,6 +102,25 @@ def without_parameters() -> Iterator[None]:
         return
     with instead_here(keras.Layer, "_track_variables", lambda self: None):
         yield
+
+
+@contextlib.contextmanager
+def as_never_made() -> Iterator[None]:
+    """A scope in which layers may be made and forgotten, without a warning.
+
+    Each time they get the same names and the same seeds of Dropout and such. Python's
+    random state, and the names of layers that are made later, stay as they were.
+    """
+    names, state = "object_name_uids", random.getstate()
+    before = global_state.get_global_attribute(names)
+    random.seed(0)
+    global_state.set_global_attribute(names, collections.defaultdict(int))
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        random.setstate(state)
+        global_state.set_global_attribute(names, before)
 
 
 def global_seed() -> keras.Variable:

@@ -1,9 +1,9 @@
 """Finds the blocks of a model, ranks them, and removes some."""
 
 import contextlib
-import dataclasses
+import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -17,8 +17,8 @@ from keras_idea._keras.layers import (
     walk,
 )
 from keras_idea._keras.models import Functional, calls_in, instead
-from keras_idea._keras.variables import copy_training, without_values
-from keras_idea._surgery.copying import rebuilt
+from keras_idea._keras.variables import without_values
+from keras_idea._surgery.copying import copy_values, rebuilt
 from keras_idea._typing import Tensor
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.compare import check_same_function
@@ -31,78 +31,63 @@ from keras_idea.methods.captures import Sums, layer_capture
 _DEPTH = "num_layers"
 
 
-@dataclasses.dataclass(frozen=True)
-class Blocks:
-    """The blocks of a functional model, `Sequential` or KerasHub backbone, in order."""
-
-    model: keras.Model
-    layers: list[keras.layers.Layer]
-
-    def __len__(self) -> int:
-        """The number of blocks."""
-        return len(self.layers)
-
-    def patterns(self, count: int) -> tuple[list[Any], list[Any]]:
-        """Returns the kind of each block, and of each in a model of `count` blocks.
-
-        In some families the kind of a block follows from its place: in Gemma 2, every
-        second block attends to a window only. Kinds can only be compared.
-        """
-        if not is_backbone(self.model) or _by_block(self.model, len(self)):
-            return [0] * len(self), [0] * count
-        # Both of new models: layers that were loaded from a file differ from others.
-        return self._kinds(len(self)), self._kinds(count)
-
-    def _kinds(self, count: int) -> list[Any]:
-        with without_values():
-            config = _config_of_blocks(self.model, len(self), range(count))
-            copy = rebuild_backbone(self.model, config)
-        return [_kind(b) for b in find_blocks(copy).layers] if count else []
+def owner_of(model: keras.Model) -> keras.Model:
+    """Returns the model that holds the blocks: a KerasHub task's backbone, or it."""
+    owner: keras.Model = model.backbone if is_task(model) else model
+    return owner
 
 
-def find_blocks(model: keras.Model) -> Blocks:
+def find_blocks(model: keras.Model) -> list[keras.layers.Layer]:
     """Finds the blocks of a model that can be removed, in its order.
 
     In a KerasHub task or backbone these are its one stack of blocks. In a functional
     model or `Sequential`, they are the layers of one class that hold other layers and
     keep the shape of their input. Raises for other models.
     """
-    backbone = model.backbone if is_task(model) else model
-    if is_backbone(backbone):
+    owner = owner_of(model)
+    if is_backbone(owner):
         dense = (keras.layers.Dense, keras.layers.EinsumDense)
         blocks = [
             layer
-            for layer in backbone.layers
+            for layer in owner.layers
             if sublayers(layer) and any(isinstance(part, dense) for part in walk(layer))
         ]
         one_stack = len({type(block) for block in blocks}) == 1
-        if one_stack and getattr(backbone, _DEPTH, None) == len(blocks):
-            return Blocks(backbone, blocks)
+        if one_stack and getattr(owner, _DEPTH, None) == len(blocks):
+            return blocks
     elif isinstance(model, (Functional, keras.Sequential)):
         several = _skippable(model)
         most = Counter(type(layer) for layer in several).most_common(1)
         if most and most[0][1] > 1:
-            chosen = [layer for layer in several if type(layer) is most[0][0]]
-            return Blocks(model, chosen)
+            return [layer for layer in several if type(layer) is most[0][0]]
     raise ArgumentError(
         f"`targets['blocks']` does not support '{model.name}', a "
-        f"{type(backbone).__name__}: blocks are those of a KerasHub model with one "
-        "stack, or equal layers of a functional model that keep their input's shape. "
-        "Remove 'blocks' from `targets`."
+        f"{type(owner).__name__}: blocks are those of a KerasHub model with one "
+        "stack, or equal layers of a functional model that keep their input's shape."
     )
 
 
-@contextlib.contextmanager
-def without(blocks: Sequence[keras.layers.Layer]) -> Iterator[None]:
-    """A scope in which blocks return their first input."""
-    with contextlib.ExitStack() as changes:
-        for block in blocks:
-            changes.enter_context(instead(block, "call", _passing(block.call)))
-        yield
+def patterns(model: keras.Model, depth: int, count: int) -> tuple[list, list]:
+    """Returns the kind of each of `depth` blocks, and of each in a model of `count`.
 
+    In some families the kind of a block follows from its place: in Gemma 2, every
+    second block attends to a window only. Kinds can only be compared.
+    """
+    owner = owner_of(model)
+    if not is_backbone(owner) or _by_block(owner, depth):
+        return [0] * depth, [0] * count
 
-def _passing(call: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *args, **kwargs: first_argument(call, args, kwargs)
+    def kinds(count: int) -> list[Any]:
+        with without_values():
+            copy = rebuild_backbone(owner, {_DEPTH: count})
+        # Not by its config: KerasHub's Llama block (0.32) fails to give one.
+        return [
+            [(type(part), own_settings(part)) for part in walk(block)]
+            for block in find_blocks(copy)
+        ]
+
+    # Both of new models: layers that were loaded from a file differ from others.
+    return kinds(depth), kinds(count)
 
 
 def block_influence(
@@ -134,38 +119,29 @@ def _cosines(inputs: Tensor, outputs: Tensor, mask: Tensor | None) -> Sums:
 def take_out(model: keras.Model, kept: Sequence[int]) -> keras.Model:
     """Returns a new model of the same class with only some (ascending) blocks.
 
-    Raises if it has other variables than what is left of the model, or if it computes
-    something else than the model does without the blocks.
+    Raises if it computes something else than the model does without the blocks.
     """
-    blocks = find_blocks(model)
-    gone = [b for place, b in enumerate(blocks.layers) if place not in {*kept}]
-    config = {}
-    if is_backbone(blocks.model):
-        config = _config_of_blocks(blocks.model, len(blocks), kept)
+    owner, blocks = owner_of(model), find_blocks(model)
+    gone = [block for place, block in enumerate(blocks) if place not in {*kept}]
+    config: dict[str, Any] = {}
+    if is_backbone(owner):
+        lists = _by_block(owner, len(blocks))
+        config = {name: [values[i] for i in kept] for name, values in lists.items()}
+        config[_DEPTH] = len(kept)
     copy = rebuilt(model, config, gone)
     given_up = {id(variable) for block in gone for variable in block.variables}
     stay = [v for v in model.variables if id(v) not in given_up]
-    for old, new in zip(stay, copy.variables, strict=True):
-        if (old.shape, old.name) != (new.shape, new.name):
-            raise ArgumentError(
-                f"'{model.name}' without blocks has other variables: {new.path} "
-                f"{new.shape} in place of {old.path} {old.shape}. Remove 'blocks' from "
-                "`targets`."
-            )
-        copy_training(old, new)
-        new.assign(old.value)
-    with without(gone):
+    copy_values(zip(stay, copy.variables, strict=True))
+    with contextlib.ExitStack() as changes:
+        for block in gone:  # returns what it is given
+            passing = functools.partial(_first, block.call)
+            changes.enter_context(instead(block, "call", passing))
         check_same_function(model, copy)
     return copy
 
 
-def _config_of_blocks(
-    backbone: keras.Model, depth: int, kept: Sequence[int]
-) -> dict[str, Any]:
-    """Returns the part of a backbone's config that describes some of its blocks."""
-    lists = _by_block(backbone, depth)
-    some = {name: [values[i] for i in kept] for name, values in lists.items()}
-    return {**some, _DEPTH: len(kept)}
+def _first(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return first_argument(call, args, kwargs)
 
 
 def _by_block(backbone: keras.Model, depth: int) -> dict[str, Any]:
@@ -173,11 +149,6 @@ def _by_block(backbone: keras.Model, depth: int) -> dict[str, Any]:
     config = backbone.get_config()
     listed = {k: v for k, v in config.items() if isinstance(v, (list, tuple))}
     return {name: values for name, values in listed.items() if len(values) == depth}
-
-
-def _kind(block: keras.layers.Layer) -> Any:
-    # Not by its config: KerasHub's Llama block (0.32) fails to give one.
-    return [(type(part), own_settings(part)) for part in walk(block)]
 
 
 def _skippable(model: keras.Model) -> list[keras.layers.Layer]:
@@ -206,29 +177,24 @@ def most_important(
     >>> most_important(np.array([1.0, 3.0, 0.5, 2.0]), "abab", "ab")
     [0, 1]
     """
-    blocks, wanted = len(kinds), len(places)
     if not np.isfinite(importance).all():
         raise ArgumentError(
             "The importance of some blocks is NaN or infinite. Check the calibration "
             f"data and the weights. Received: {importance}."
         )
-    # best[i, j]: of the first i blocks j stay, for the first j places.
-    best = np.full((blocks + 1, wanted + 1), -np.inf)
-    best[:, 0] = 0
-    for i in range(1, blocks + 1):
-        for j in range(1, min(i, wanted) + 1):
-            fits = kinds[i - 1] == places[j - 1]
-            taken = best[i - 1, j - 1] + importance[i - 1] if fits else -np.inf
-            best[i, j] = max(best[i - 1, j], taken)
-    if not np.isfinite(best[blocks, wanted]):
+    # By the number of places that are taken: the greatest total, and its blocks.
+    best: list[tuple[float, list[int]] | None] = [(0.0, []), *[None] * len(places)]
+    for block, kind in enumerate(kinds):
+        for place in reversed(range(len(places))):
+            before, now = best[place], best[place + 1]
+            if before is not None and kind == places[place]:
+                total = before[0] + importance[block]
+                if now is None or total > now[0]:
+                    best[place + 1] = total, [*before[1], block]
+    if best[-1] is None:
         raise ArgumentError(
-            f"No {wanted} of the {blocks} blocks can stay: their kinds follow one "
-            "another in a pattern that a smaller model does not have. Give another "
+            f"No {len(places)} of the {len(kinds)} blocks can stay: their kinds follow "
+            "one another in a pattern that a smaller model does not have. Give another "
             "number."
         )
-    kept, j = [], wanted
-    for i in range(blocks, 0, -1):
-        if j and best[i, j] > best[i - 1, j]:
-            kept.append(i - 1)
-            j -= 1
-    return kept[::-1]
+    return best[-1][1]

@@ -11,32 +11,32 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea._finding.find_heads import find_heads
+from keras_idea._keras.attention import projections_of
 from keras_idea._keras.layers import sublayers, walk
 from keras_idea._keras.variables import copy_training
+from keras_idea._shapes.blocks import owner_of
 from keras_idea._surgery.copying import rebuilt
 from keras_idea.errors import ArgumentError
-from keras_idea.functional.activation import activation_sums
-from keras_idea.hub.families import HEAD_ARGUMENTS, is_task
+from keras_idea.functional.importance import activation_sums
+from keras_idea.hub.families import HEADS
 from keras_idea.methods.calibration import Samples, captured
 from keras_idea.methods.captures import layer_capture
 
 _SIZE = "hidden_dim"  # what the configs call D
 # Other families derive other sizes from D, or normalize by a mean over all features.
-_FAMILIES = [name for name in HEAD_ARGUMENTS if name != "Gemma4Backbone"]
+_FAMILIES = [name for name in HEADS if name != "Gemma4Backbone"]
 # Families that multiply embeddings by the root of the size.
 _SCALED = ("GemmaBackbone", "Gemma3Backbone")
 
 
 def backbone_of(model: keras.Model) -> keras.Model:
     """Returns the backbone of a KerasHub model whose features can be cut exactly."""
-    backbone = model.backbone if is_task(model) else model
+    backbone = owner_of(model)
     sees = getattr(backbone, "vision_encoder", None) is not None
     if type(backbone).__name__ not in _FAMILIES or sees:
         raise ArgumentError(
             f"`targets['features']` supports {', '.join(_FAMILIES)}, for text only. "
-            f"Received: '{model.name}', a {type(backbone).__name__}. Remove 'features' "
-            "from `targets`."
+            f"Received: '{model.name}', a {type(backbone).__name__}."
         )
     return backbone
 
@@ -70,14 +70,18 @@ def take_features(model: keras.Model, kept: np.ndarray) -> keras.Model:
     backbone = backbone_of(model)
     size = getattr(backbone, _SIZE)
     overrides: dict[str, Any] = {_SIZE: len(kept)}
-    widths = {group.head_dim for group in find_heads(backbone).groups}
+    widths = {
+        parts.key.partial_output_shape[-1]
+        for layer in walk(backbone)
+        if (parts := projections_of(layer)) is not None
+    }
     if len(widths) == 1:  # else the config may derive it from the size
-        overrides[HEAD_ARGUMENTS[type(backbone).__name__][2]] = widths.pop()
+        overrides["head_dim"] = widths.pop()
     copy = rebuilt(model, overrides)
-    take_along(model, copy, size, kept, "features")
+    take_along(model, copy, size, kept)
     if type(backbone).__name__ in _SCALED:
         by = math.sqrt(size / len(kept))
-        new = copy.backbone if is_task(copy) else copy
+        new = owner_of(copy)
         new.token_embedding.embeddings.assign(new.token_embedding.embeddings * by)
         scale = new.layer_norm.scale  # stored minus one
         scale.assign((1 + scale) / by - 1)
@@ -85,22 +89,16 @@ def take_features(model: keras.Model, kept: np.ndarray) -> keras.Model:
 
 
 def take_along(
-    model: keras.Model, copy: keras.Model, size: int, kept: np.ndarray, axis: str
+    model: keras.Model, copy: keras.Model, size: int, kept: np.ndarray
 ) -> None:
     """Copies what stays of each variable along the axes that are shorter in the copy.
 
-    `size` is the length of these axes in the model. Raises if another axis differs.
+    `size` is the length of these axes in the model. Keras raises if another differs.
     """
     for old, new in zip(model.variables, copy.variables, strict=True):
         copy_training(old, new)
         value = old.value
-        for place, lengths in enumerate(zip(old.shape, new.shape, strict=True)):
+        for axis, lengths in enumerate(zip(old.shape, new.shape, strict=True)):
             if lengths == (size, len(kept)):
-                value = ops.take(value, kept, axis=place)
-        if tuple(value.shape) != tuple(new.shape):
-            raise ArgumentError(
-                f"'{old.path}' of shape {tuple(old.shape)} would become "
-                f"{tuple(new.shape)}, which is not a slice. Remove {axis!r} from "
-                "`targets`."
-            )
+                value = ops.take(value, kept, axis=axis)
         new.assign(ops.copy(value))

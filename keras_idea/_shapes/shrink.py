@@ -1,6 +1,8 @@
 """Makes a smaller model from a trained one, in one step and without training."""
 
-from typing import Any, TypeVar
+import numbers
+from collections.abc import Mapping
+from typing import Any, TypeAlias, TypeVar
 
 import keras
 import numpy as np
@@ -10,31 +12,29 @@ from keras_idea import methods
 from keras_idea._finding.budget import Budget
 from keras_idea._finding.explain import why_nothing
 from keras_idea._finding.find import FFN, find_groups
-from keras_idea._finding.targets import check_targets, target_widths
+from keras_idea._finding.targets import check_targets, target_width, target_widths
 from keras_idea._groups.kinds import KINDS
 from keras_idea._keras.layers import walk
 from keras_idea._shapes.blocks import (
     block_influence,
     find_blocks,
     most_important,
+    patterns,
     take_out,
 )
 from keras_idea._shapes.features import stream_importance, take_features
-from keras_idea._shapes.targets import (
-    BLOCKS,
-    FEATURES,
-    VOCABULARY,
-    Shape,
-    check_shape,
-    size_of,
-)
 from keras_idea._shapes.unit_importance import unit_importance
-from keras_idea._shapes.vocabulary import count_tokens, kept_tokens, take_tokens
+from keras_idea._shapes.vocabulary import (
+    count_tokens,
+    kept_tokens,
+    rows_of,
+    take_tokens,
+)
 from keras_idea._step.row_ops import zero_rows
 from keras_idea._surgery.compact import compile_like, narrowed
-from keras_idea._surgery.proof import prove
-from keras_idea._surgery.refit import carry_out_and_refit, check_refit
-from keras_idea._surgery.width_in_code import check_width_in_code
+from keras_idea._surgery.refit import carry_out_and_refit
+from keras_idea._surgery.trial import try_groups
+from keras_idea._validation import check_choice, check_int
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.hub.rebuild import check_plain
@@ -42,6 +42,10 @@ from keras_idea.methods.calibration import Samples
 from keras_idea.methods.method import Decision, Method
 
 Model = TypeVar("Model", bound=keras.Model)
+#: The axes besides the kinds of groups.
+BLOCKS, FEATURES, VOCABULARY = "blocks", "features", "vocabulary"
+#: By axis: an int, how many stay; or a float in (0, 1), the fraction that stays.
+Shape: TypeAlias = dict[str, int | float]
 
 
 def shrink(
@@ -57,46 +61,38 @@ def shrink(
 ) -> Model:
     """Makes a new, smaller model from a trained one, in one step and without training.
 
-    Use it when you have a trained model and want to choose its shape before you train
-    further. The least important parts are cut out of a copy, which is again a stock
-    model. Its loss is usually worse than the model's, so train it afterwards. To prune
-    during training, use `IdeaPruneCallback`.
-
-    For a large cut, remove blocks first: `{"blocks": 0.8}`.
+    Use it to choose the shape of a trained model before you train it further. The least
+    important parts are cut out of a copy, which is again a stock model. Its loss is
+    usually worse, so train it afterwards. For a large cut, remove blocks first:
+    `{"blocks": 0.8}`. To prune during training, use `IdeaPruneCallback`.
 
     Args:
         model: keras.Model. A built Keras model, as for `compact`. It is not changed.
-            "blocks" can be removed from a KerasHub model, and from a functional model
-            or `Sequential` whose layers of one class hold other layers. "features" can
-            be removed from KerasHub's Mistral, Qwen3, Qwen3Moe, Gemma, Gemma 3 (for
-            text) and GptOss.
         targets: dict. Maps an axis to what stays: a number (int >= 1) or a fraction
             (float in (0, 1)). The axes: "neurons" of each FFN; "kv_groups", key/value
             heads of each attention layer, with their query heads; "channels" of
-            convolutions; "blocks"; "features" of the residual stream (the hidden size);
-            "vocabulary", tokens of a KerasHub `CausalLM` with a tokenizer of byte-level
-            BPE or SentencePiece's BPE. With `target_parameters`, a list of kinds or
-            None, as in `IdeaPruneCallback`.
-        data: samples as for `keras_idea.methods.Activation`, tuple or None. The
-            importance is measured on them. A tuple is `(x, y)` or
-            `(x, y, sample_weight)` of arrays. None works for widths, with
-            `method="magnitude"`, "random" or one that has its own data. With a target
-            for "vocabulary" also texts: a str, or an iterable of str, of which the
-            model's preprocessor makes the samples. Defaults to None.
-        method: str or `keras_idea.methods.Method`. What ranks neurons and heads: a
-            method of `IdeaPruneCallback`, but not "learned_mask". "activation" measures
-            the size of activations on the data. "magnitude" measures the norm of the
-            weights. "sensitivity" measures |gradient x weight|, its mean over the
-            batches; needs a compiled model and targets in the data. Channels are ranked
-            by the kernels that read them, or by what these are called on. Defaults to
-            "activation".
+            convolutions; "blocks" of a KerasHub model, or of a functional model or
+            `Sequential` whose layers of one class hold other layers; "features" of the
+            residual stream of KerasHub's Mistral, Qwen3, Qwen3Moe, Gemma, Gemma 3 (for
+            text) and GptOss; "vocabulary", tokens of a KerasHub `CausalLM` with a
+            byte-level BPE or a SentencePiece BPE tokenizer. With `target_parameters`, a
+            list of kinds or None, as in `IdeaPruneCallback`.
+        data: samples as for `keras_idea.methods.Activation`, a tuple `(x, y)` or
+            `(x, y, sample_weight)` of arrays, or None. The importance is measured on
+            them. None is enough for widths by "magnitude", "random" or a method that
+            has data. For "vocabulary" also texts: a str, or an iterable of str, of
+            which the model's preprocessor makes the samples. Defaults to None.
+        method: str or `keras_idea.methods.Method`. What ranks neurons, heads and
+            channels: a method of `IdeaPruneCallback`, but not "learned_mask".
+            "activation" measures activations on the data, "magnitude" the norm of the
+            weights, "sensitivity" the mean of |gradient x weight| over batches of
+            `(x, y)`. Defaults to "activation".
         refit: bool. Whether to fit what reads the units that stay (down kernels, output
             projections of attention, convolutions) to the wide layer's outputs on the
-            data, by ridge least squares, layer after layer. It lowers the new model's
-            loss without training, after any `method`. Every fourth sample is held out
-            to choose the ridge of each layer. The other three quarters need at least as
-            many tokens, or places of images, as a kernel keeps rows. A method object
-            made with `refit=True` has the same effect. Defaults to False.
+            data, by ridge least squares, layer after layer. Every fourth sample is held
+            out to choose the ridge. The others need as many tokens, or places of
+            images, as a kernel keeps rows. A method made with `refit=True` does the
+            same. Defaults to False.
         target_parameters: int >= 1 or None. A budget in place of numbers in `targets`:
             the new model has at most so many parameters. Defaults to None.
         num_samples: int >= 1. The most samples to use. Defaults to 1024.
@@ -118,41 +114,32 @@ def shrink(
     [4, 4]
 
     Notes:
-        "vocabulary" keeps the tokens that the data use most, with all bytes and special
-        tokens, and whatever a kept token is merged from. The new ids are 0, 1, 2, ...
-        in the order of the old ones. Every text has tokens, and decodes to itself. A
-        text that had only kept tokens has the same ones, with their new ids; their
-        logits are the old ones, except that a backend may sum in another order. The
-        task has a new preprocessor; the given model keeps its own.
+        "vocabulary" keeps the tokens that the data use most, all bytes and special
+        tokens, and whatever a kept token is merged from. New ids follow the order of
+        the old ones. A text that had only kept tokens has the same tokens and logits,
+        except that a backend may sum in another order. The task has a new preprocessor.
 
     Source: Minitron (arXiv 2407.14679), ShortGPT (arXiv 2403.03853); for `refit` GRAIL
     (arXiv 2602.23795).
     """
     budget = Budget(target_parameters)
     shape: Any = check_targets(None, targets, 1, budget) if budget else None
-    shape = shape or check_shape(targets)
+    shape = shape or _check_shape(targets)
     check_plain(model)
     tokens, rest = None, {axis: shape[axis] for axis in shape if axis != VOCABULARY}
     if VOCABULARY in shape:
         counts, data = count_tokens(model, data, num_samples if rest else 0)
-        tokens = kept_tokens(model, shape[VOCABULARY], counts)
-    samples = None if data is None else Samples(data, num_samples, batch_size)
+        size = _size_of(VOCABULARY, shape, rows_of(model), model.name)
+        tokens = kept_tokens(model, size, counts)
     ranks_by = methods.get(method)
-    refit_data = ranks_by.refit_data
-    if refit and refit_data is None:
-        refit_data = samples
-        if samples is None:
-            raise ArgumentError("refit=True needs `data`. Received: data=None.")
-    kinds = [kind for kind in KINDS if kind in rest]
-    if refit_data is not None and not kinds:
+    refits = refit and ranks_by.refit_data is None
+    needed = data is not None or refits or set(rest) - set(KINDS)
+    samples = Samples(data, num_samples, batch_size) if needed else None
+    refit_data = samples if refits else ranks_by.refit_data
+    if refit_data is not None and not set(rest) & set(KINDS):
         raise ArgumentError(
             f"refit=True fits what reads {', '.join(map(repr, KINDS))}. Received: "
             f"targets={shape!r}. Add one of them, or remove `refit`."
-        )
-    if data is None and set(rest) - set(KINDS):
-        raise ArgumentError(
-            "shrink() needs `data` to rank blocks and features: samples of the model's "
-            f"inputs. Received: targets={shape!r}, data=None."
         )
     copy = narrowed(model, "shrink()")
     if getattr(model, "compiled", False):
@@ -181,9 +168,8 @@ def _cut(
     if budget:
         sizes = [n for _, n in target_widths({**shape}, budget, model, groups, 1)]
     else:
-        sizes = [size_of(g.kind, shape[g.kind], g.hidden_dim, g.name) for g in groups]
-    check_width_in_code(model, groups)
-    prove(model, groups)
+        sizes = [_size_of(g.kind, shape, g.hidden_dim, g.name) for g in groups]
+    try_groups(model, groups)
     scores = unit_importance(model, groups, method, samples) if groups else []
     features = np.zeros(0)
     if FEATURES in shape and samples is not None:
@@ -191,15 +177,15 @@ def _cut(
     stay = [True] * len(groups)
     if BLOCKS in shape and samples is not None:
         blocks = find_blocks(model)
-        count = size_of(BLOCKS, shape[BLOCKS], len(blocks), model.name)
-        influence = block_influence(model, blocks.layers, samples)
-        kept = most_important(influence, *blocks.patterns(count))
-        gone = [b for place, b in enumerate(blocks.layers) if place not in kept]
+        count = _size_of(BLOCKS, shape, len(blocks), model.name)
+        influence = block_influence(model, blocks, samples)
+        kept = most_important(influence, *patterns(model, len(blocks), count))
+        gone = [b for place, b in enumerate(blocks) if place not in kept]
         parts = {id(part) for block in gone for part in walk(block)}
         stay = [id(group.layer) not in parts for group in groups]
         model = take_out(model, kept)
     if FEATURES in shape:
-        count = size_of(FEATURES, shape[FEATURES], len(features), model.name)
+        count = _size_of(FEATURES, shape, len(features), model.name)
         order = np.argsort(-features, kind="stable")
         model = take_features(model, np.sort(order[:count]))
     if not groups:
@@ -214,7 +200,6 @@ def _cut(
         for group, mask in zip(groups, masks, strict=True):
             zero_rows(group.cuts(), mask)
     else:
-        check_refit(groups)
         decisions = [Decision(ops.convert_to_numpy(mask)) for mask in masks]
         pairs = list(zip(groups, decisions, strict=True))
         carry_out_and_refit(model, pairs, refit_data)
@@ -231,3 +216,30 @@ def _groups_of(model: keras.Model, kinds: list[str]) -> list[FFN]:
                 f"{why_nothing(model, kind)} Or remove it from `targets`."
             )
     return groups
+
+
+def _check_shape(targets: Any) -> Shape:
+    """Returns targets whose values are numbers or fractions of known axes."""
+    if not isinstance(targets, Mapping) or not targets:
+        raise ArgumentError(
+            '`targets` must be a dict such as {"neurons": 0.6, "blocks": 0.8}. '
+            f"Received: targets={targets!r}."
+        )
+    shape: Shape = {}
+    for axis, target in targets.items():
+        check_choice("targets", axis, (*KINDS, BLOCKS, FEATURES, VOCABULARY))
+        fraction = isinstance(target, numbers.Real) and 0 < float(target) < 1
+        name = f"targets[{axis!r}]"
+        shape[axis] = float(target) if fraction else check_int(name, target, minimum=1)
+    return shape
+
+
+def _size_of(axis: str, shape: Shape, full: int, owner: str) -> int:
+    """Returns how many of the `full` units of an owner stay, at least one."""
+    size = target_width(shape[axis], full, round_to=1)
+    if size > full:
+        raise ArgumentError(
+            f"`targets[{axis!r}]` is {size}, but '{owner}' has {full}. Give at most "
+            "that, or a float in (0, 1), the fraction that stays."
+        )
+    return size

@@ -11,11 +11,11 @@ from keras import ops
 from keras_idea._finding.find import FFN, find_groups
 from keras_idea._groups.state import Scoring
 from keras_idea._keras.models import compile_arguments
+from keras_idea._step.algorithm import Track
 from keras_idea._step.pruner import NeuronPruner
-from keras_idea._step.track import only_scored
 from keras_idea._surgery.compact import narrowed
 from keras_idea.errors import ArgumentError
-from keras_idea.methods.calibration import Samples, calling
+from keras_idea.methods.calibration import Batch, Samples, calling
 from keras_idea.methods.method import Method
 
 
@@ -27,21 +27,11 @@ def unit_importance(
 ) -> list[Any]:
     """Returns the importance of each unit, in the shape of each group's mask.
 
-    Raises if the method ranks nothing outside training.
+    Raises if the method ranks nothing outside training, or if it is not finite.
     """
     importance = method.importance(model, groups, samples)
     if importance is None:
-        _check_scored(model, method)
-        if samples is None:
-            raise ArgumentError(f"{_TARGETS} Received: data=None.")
         importance = _mean_scores(model, groups, method, samples)
-    shapes = [tuple(values.shape) for values in importance]
-    wanted = [group.units_shape for group in groups]
-    if shapes != wanted:
-        raise ArgumentError(
-            f"`importance` of method {method.name!r} must return one number for each "
-            f"unit: shapes {wanted}. Received: shapes {shapes}."
-        )
     for group, values in zip(groups, importance, strict=True):
         if not np.isfinite(ops.convert_to_numpy(values)).all():
             raise ArgumentError(
@@ -51,8 +41,16 @@ def unit_importance(
     return importance
 
 
-def _check_scored(model: keras.Model, method: Method) -> None:
-    """Raises if a method scores nothing in a step, or if the model has no loss."""
+def _mean_scores(
+    model: keras.Model,
+    groups: Sequence[FFN],
+    method: Method,
+    samples: Samples | None,
+) -> list[Any]:
+    """Returns the mean over batches of a method's scores, with constant weights.
+
+    The steps are those of training, dropout included, on a copy of the model.
+    """
     if method.decision_step(0, 1) is not None:
         raise ArgumentError(
             f"Method {method.name!r} decides during training. Use another method, or "
@@ -63,24 +61,6 @@ def _check_scored(model: keras.Model, method: Method) -> None:
             f"Method {method.name!r} needs the loss of '{model.name}'. Call "
             "`model.compile(optimizer, loss=...)` first."
         )
-
-
-_TARGETS = (
-    "The loss needs targets: give `data` as a tuple (x, y) or (x, y, sample_weight) of "
-    "arrays, or batches of such tuples."
-)
-
-
-def _mean_scores(
-    model: keras.Model,
-    groups: Sequence[FFN],
-    method: Method,
-    samples: Samples,
-) -> list[Any]:
-    """Returns the mean over batches of a method's scores, with constant weights.
-
-    The steps are those of training, dropout included, on a copy of the model.
-    """
     copy = narrowed(model, "shrink()")
     arguments = compile_arguments(model)
     names = ("loss", "loss_weights", "run_eagerly", "jit_compile")
@@ -91,7 +71,7 @@ def _mean_scores(
     )
     copy.optimizer.build(copy.trainable_variables)
     kinds = list(dict.fromkeys(group.kind for group in groups))
-    tracks = [only_scored(group) for group in find_groups(copy, kinds)]
+    tracks = [Track(group) for group in find_groups(copy, kinds)]
     how = method.scoring
     for track in tracks:  # no moving average: the mean is computed here
         track.ffn.state.score_by(Scoring(0.0, how.row_reduce, how.matrix_reduce))
@@ -99,9 +79,12 @@ def _mean_scores(
     pruner.attach(copy)
     totals = [np.zeros(tuple(track.scores.shape)) for track in tracks]
     count = 0
-    for x, _, y, weight in samples:
+    for x, _, y, weight in samples or [Batch(None, {})]:
         if y is None:
-            raise ArgumentError(f"{_TARGETS} Received: inputs only.")
+            raise ArgumentError(
+                f"Method {method.name!r} needs targets: give `data` as (x, y) or (x, "
+                "y, sample_weight) of arrays, or batches of such tuples."
+            )
         for track in tracks:
             # What is not measured, such as an expert without tokens, counts as 0.
             track.scores.assign(ops.zeros(track.scores.shape))

@@ -1,14 +1,13 @@
 """One decision for all replicas of a TensorFlow strategy.
 
 Each replica of a `MirroredStrategy` calls the optimizer's `apply` with the gradient of
-its own share of the batch. The neurons are scored by their sum, which is what the
-optimizer takes its step with, and masks are made once, for all copies. On a mesh of
-jax, and under torch's DistributedDataParallel, the gradient that reaches the optimizer
-is that of the whole batch already: nothing is summed there.
+its own share of the batch. The neurons are scored by their sum, and masks are made
+once, for all copies. On a mesh of jax, and under torch's DistributedDataParallel, the
+optimizer is given the gradient of the whole batch already.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import keras
@@ -22,25 +21,27 @@ _KNOWN = ("MirroredStrategy", "OneDeviceStrategy", "_DefaultDistributionStrategy
 
 
 def replicas_of(model: keras.Model) -> int:
-    """The replicas that a model is trained in; refuses ways that were not tried."""
-    _refuse_fsdp(model)
+    """The replicas that a model is trained in; rejects ways that were not tried."""
     strategy = _strategy(model)
-    if strategy is None:
-        return 1
-    name = type(strategy).__name__
+    name = "OneDeviceStrategy" if strategy is None else type(strategy).__name__
+    if keras.backend.backend() == "torch":
+        # FSDP makes each module one of a class of its own: its rows are on all devices.
+        kinds = {cls for layer in all_layers(model) for cls in type(layer).__mro__}
+        sharded = {cls.__name__ for cls in kinds} & {"FSDPModule"}
+        name = sharded.pop() if sharded else name
     if name not in _KNOWN:
         raise ArgumentError(
-            f"{name} is not one that pruning was tried under, and what cannot be "
-            "scored exactly is not supported. Use tf.distribute.MirroredStrategy on "
-            "one host, or jax with keras.distribution on several."
+            f"Pruning was not tried under {name}, and scores may be wrong there. Use "
+            "tf.distribute.MirroredStrategy, torch's DistributedDataParallel, or jax "
+            "with keras.distribution."
         )
-    return strategy.num_replicas_in_sync
+    return 1 if strategy is None else strategy.num_replicas_in_sync
 
 
-def scope_of(model: keras.Model) -> AbstractContextManager:
+def scope_of(model: keras.Model) -> contextlib.AbstractContextManager:
     """The scope in which a model's variables are made, one copy a replica."""
     strategy = _strategy(model)
-    return nullcontext() if strategy is None else strategy.scope()
+    return contextlib.nullcontext() if strategy is None else strategy.scope()
 
 
 def sums_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -75,23 +76,24 @@ def once_for_all_replicas(act: Callable[..., None], tensors: Sequence[Any]) -> N
     context.merge_call(merged, args=tuple(tensors))
 
 
-def _refuse_fsdp(model: keras.Model) -> None:
-    if keras.backend.backend() != "torch":
-        return
-    # It makes each module one of a class of its own.
-    kinds = {cls for layer in all_layers(model) for cls in type(layer).__mro__}
-    if "FSDPModule" in {cls.__name__ for cls in kinds}:
-        raise ArgumentError(
-            f"The parameters of model '{model.name}' are sharded by torch (FSDP), "
-            "where pruning was not tried: a neuron's rows lie on several devices. Use "
-            "DistributedDataParallel, or jax with keras.distribution."
-        )
+def wait_for_gradients(
+    gradients: Sequence[Tensor],
+) -> contextlib.AbstractContextManager:
+    """A scope in which an optimizer's step waits for gradients.
+
+    Where data of unknown length end, Keras on tensorflow calls the train function once
+    more, in which the optimizer would count a step that nothing is trained in.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return contextlib.nullcontext()
+    import tensorflow as tf
+
+    return tf.control_dependencies(gradients)
 
 
 def _strategy(model: keras.Model) -> Any:
-    if keras.backend.backend() != "tensorflow":
-        return None
-    return getattr(model, "distribute_strategy", None)
+    tensorflow = keras.backend.backend() == "tensorflow"
+    return getattr(model, "distribute_strategy", None) if tensorflow else None
 
 
 def _several_replicas() -> Any:

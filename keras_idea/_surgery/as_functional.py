@@ -1,17 +1,19 @@
-"""A functional model of Keras's own layers that computes what another model does.
+"""Makes a functional model of Keras's layers that computes what another model does.
 
 A KerasHub backbone, or a block with a `call` of its own, is saved by the numbers that
 its constructor takes, and few take one for each convolution. A functional model is
 saved layer by layer, so it can be narrowed anywhere.
 """
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_idea._groups.find_channels import OPEN_SIZE, looked_into
+from keras_idea._graph.find import OPEN_SIZE
+from keras_idea._graph.layers import looked_into
 from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.layers import (
     copy_flags,
@@ -23,20 +25,22 @@ from keras_idea._keras.layers import (
 from keras_idea._keras.symbolic import (
     Call,
     Recording,
-    example_arrays,
     open_sizes,
     record,
     tensors_in,
 )
-from keras_idea._keras.variables import copy_training
-from keras_idea._surgery.copying import carry_settings, of_config
-from keras_idea._surgery.own_config import first_difference
+from keras_idea._surgery.copying import (
+    carry_settings,
+    copy_values,
+    of_config,
+    variables_of,
+)
 from keras_idea._validation import what_was_raised
 from keras_idea.errors import ArgumentError
+from keras_idea.hub.compare import check_same_outputs, example_arrays, outputs_of
 
 # As many as nothing was recorded with.
 _SAMPLES = 3
-_CURE = "Build it as a functional model of Keras's layers yourself."
 
 
 def as_functional(model: keras.Model) -> keras.Model:
@@ -75,25 +79,32 @@ def as_functional(model: keras.Model) -> keras.Model:
         )
     calls = _calls(model)
     copies = _Copies()
-    inputs = keras.tree.map_structure(_input_like, _inputs_of(model, calls))
-    made = dict(
-        zip(
-            map(id, calls.inputs),
-            keras.tree.flatten(inputs),
-            strict=True,
-        )
+    given = getattr(model, "input", None)
+    if given is None:
+        given = calls.inputs if len(calls.inputs) > 1 else calls.inputs[0]
+    inputs = keras.tree.map_structure(
+        lambda tensor: keras.Input(tensor.shape[1:], dtype=tensor.dtype), given
     )
-    for call in calls.calls:
-        _again(call, copies, made)
-    outputs = [made[id(tensor)] for tensor in calls.outputs]
-    if isinstance(getattr(model, "output", None), dict):
-        outputs = keras.tree.pack_sequence_as(model.output, outputs)
-    elif len(outputs) == 1:
-        outputs = outputs[0]
-    copy = keras.Model(inputs, outputs, name=model.name)
-    copy_flags(model, copy)
-    copies.assign()
-    _check_same(model, copy)
+    made = dict(zip(map(id, calls.inputs), keras.tree.flatten(inputs), strict=True))
+    try:
+        for call in calls.calls:
+            _again(call, copies, made)
+        outputs = [made[id(tensor)] for tensor in calls.outputs]
+        if isinstance(getattr(model, "output", None), dict):
+            outputs = keras.tree.pack_sequence_as(model.output, outputs)
+        elif len(outputs) == 1:
+            outputs = outputs[0]
+        copy = keras.Model(inputs, outputs, name=model.name)
+        copy_flags(model, copy)
+        copies.assign()
+        _check_same(model, copy)
+    except Exception as error:  # of a user's code on tensors of other sizes
+        raise ArgumentError(
+            f"Model '{model.name}' cannot be made functional: "
+            f"{what_was_raised(error)}. A block may compute with an open size of the "
+            "input, or with something that only its own call knows. Give the input a "
+            "fixed shape, or build a functional model of Keras's layers yourself."
+        ) from error
     return copy
 
 
@@ -112,33 +123,26 @@ class _Copies:
         return self._of[id(layer)][1]
 
     def _name(self, layer: keras.layers.Layer) -> str:
-        name = layer.name
-        if name in self._names:
-            name = (layer.path or name).replace("/", "_")
-        first, number = name, 0
-        while name in self._names:
-            number += 1
-            name = f"{first}_{number}"
-        self._names.add(name)
-        return name
+        path = (layer.path or layer.name).replace("/", "_")
+        numbered = (f"{path}_{number}" for number in itertools.count(1))
+        names = itertools.chain([layer.name, path], numbered)
+        found = next(name for name in names if name not in self._names)
+        self._names.add(found)
+        return found
 
     def assign(self) -> None:
         """Gives the copies the values that the model has, and all that was set."""
         for layer, copy in self._of.values():
             pairs = list(zip(walk(layer), walk(copy), strict=True))
             carry_settings(pairs, pairs)
-            olds, news = layer.variables, copy.variables
-            if len(olds) != len(news):  # a Dropout whose rate is zero now has no seed
-                olds, news = layer.weights, copy.weights
-            for old, new in zip(olds, news, strict=True):
-                copy_training(old, new)
-                new.assign(keras.ops.copy(old.value))  # jax donates a step's arrays
+            for pair in pairs:
+                copy_values(variables_of(layer, *pair))
             if is_rematerialized(layer) and not is_rematerialized(copy):
                 rematerialize(copy)  # its scope has the layer's name, not the copy's
 
 
 def _calls(model: keras.Model) -> Recording:
-    """What a model calls, with blocks whole that use weights of their own."""
+    """Records what a model calls, with blocks whole that use weights of their own."""
     whole: set[int] = set()
 
     def apart(layer: keras.layers.Layer) -> bool:
@@ -155,16 +159,8 @@ def _calls(model: keras.Model) -> Recording:
         why = found.opaque.get(model)
         raise ArgumentError(
             f"Model '{model.name}' cannot be made functional: it cannot be followed on "
-            f"symbolic tensors{f' ({why})' if why else ''}. {_CURE}"
-        )
-    with open_sizes(2 * OPEN_SIZE):
-        larger = record(model, apart)
-    operation = first_difference(found.calls, larger.calls)
-    if operation is not None or len(found.calls) != len(larger.calls):
-        raise ArgumentError(
-            f"Model '{model.name}' cannot be made functional: it computes with a size "
-            f"that its input leaves open{f' (in {operation})' if operation else ''}. "
-            "Give its input a fixed shape."
+            f"symbolic tensors{f' ({why})' if why else ''}. Build a functional model "
+            "of Keras's layers yourself."
         )
     for layer in found.called:
         if layer is not model and parts_not_rematerialized(layer):
@@ -178,7 +174,7 @@ def _calls(model: keras.Model) -> Recording:
 def _to_leave_whole(
     model: keras.Model, recording: Recording
 ) -> Iterator[keras.layers.Layer]:
-    """The innermost layers that were looked into and are more than their calls."""
+    """Yields the innermost layers looked into that do more than call others."""
     yield from recording.opaque
     for layer in recording.called:
         regularized = layer is not model and layer.activity_regularizer is not None
@@ -200,23 +196,6 @@ def _to_leave_whole(
             yield layer
 
 
-def _inputs_of(model: keras.Model, recording: Recording) -> Any:
-    """The tensors of the model's inputs, in its structure."""
-    given = getattr(model, "input", None)
-    if given is not None:
-        return given
-    shapes = [(None, *tensor.shape[1:]) for tensor in recording.inputs]
-    made = [
-        keras.KerasTensor(shape, tensor.dtype)
-        for shape, tensor in zip(shapes, recording.inputs, strict=True)
-    ]
-    return made[0] if len(made) == 1 else made
-
-
-def _input_like(tensor: keras.KerasTensor) -> keras.KerasTensor:
-    return keras.Input(tensor.shape[1:], dtype=tensor.dtype)
-
-
 def _again(call: Call, copies: _Copies, made: dict[int, keras.KerasTensor]) -> None:
     """Calls a copy of what was called, on what was made in place of its inputs."""
     (args, named), masks = keras.tree.map_structure(
@@ -233,49 +212,21 @@ def _again(call: Call, copies: _Copies, made: dict[int, keras.KerasTensor]) -> N
         named |= masks
         if named.get("training") is None:
             named.pop("training", None)
-    try:
-        outputs = tensors_in(operation(*args, **named))
-    except Exception as error:  # on torch, of a layer that returns None
-        raise ArgumentError(
-            f"The copy of '{operation.name}' cannot be called on symbolic tensors "
-            f"({what_was_raised(error)}). {_CURE}"
-        ) from error
+    outputs = tensors_in(operation(*args, **named))
     made.update(zip(map(id, call.outputs), outputs, strict=True))
 
 
 def _check_same(model: keras.Model, copy: keras.Model) -> None:
-    """Refuses a copy that gives other outputs, or losses, than the model does.
-
-    Of another number of samples than it was recorded with.
-    """
-    with open_sizes(OPEN_SIZE):
-        example = example_arrays(model)
+    """Compares outputs and losses on more and larger samples than were recorded."""
+    example = example_arrays(model, 2 * OPEN_SIZE)
     if example is None:
         return
     example = keras.tree.map_structure(
         lambda array: np.resize(array, (_SAMPLES, *array.shape[1:])), example
     )
-    why = "the copy gives other outputs or losses"
-    try:
-        theirs, ours = _outputs(copy, example), _outputs(model, example)
-        same = len(theirs) == len(ours) and all(map(_close, ours, theirs))
-    except Exception as error:
-        same = False
-        why = f"it cannot be called on {_SAMPLES} samples ({what_was_raised(error)})"
-    if not same:
-        raise ArgumentError(
-            f"Model '{model.name}' cannot be made functional: {why}, so the "
-            "code of a block computes with something that only its own call knows. "
-            f"{_CURE}"
-        )
 
+    def outputs(model: Any) -> list[np.ndarray]:
+        found = outputs_of(model, example)
+        return [*found, np.array(float(sum(model.losses)))]
 
-def _outputs(model: keras.Model, example: Any) -> list[np.ndarray]:
-    outputs = keras.tree.flatten(model(example, training=False))
-    outputs.append(keras.ops.convert_to_tensor(sum(model.losses)))  # in any order
-    return [keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in outputs]
-
-
-def _close(one: np.ndarray, other: np.ndarray) -> bool:
-    size = np.abs(one[np.isfinite(one)]).max(initial=0.0)
-    return one.shape == other.shape and np.allclose(one, other, 0, 1e-4 * size, True)
+    check_same_outputs(model, copy, outputs)

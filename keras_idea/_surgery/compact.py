@@ -1,6 +1,5 @@
-"""From a masked model to a new, physically narrow one."""
+"""Makes a narrow model that computes what a masked one does."""
 
-import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar, overload
@@ -9,28 +8,18 @@ import keras
 import numpy as np
 
 from keras_idea._finding.find import FFN, find_groups
-from keras_idea._groups.kinds import NEURONS
+from keras_idea._graph.configs import check_configs, warn_of_stuck
 from keras_idea._keras.callbacks import warn_user
-from keras_idea._keras.layers import is_built, own_weights, student_of, walk
+from keras_idea._keras.layers import is_built, student_of
 from keras_idea._keras.models import compile_arguments
-from keras_idea._keras.symbolic import example_arrays
 from keras_idea._layers import Prunable
 from keras_idea._surgery.checks import check_not_pruning
 from keras_idea._surgery.copying import Copies, copied
 from keras_idea._surgery.narrow_in_place import narrow_whole
-from keras_idea._surgery.one_number import check_one_count, check_one_width
 from keras_idea._surgery.optimizer_state import copy_optimizer, optimizer_like
-from keras_idea._surgery.own_config import warn_of_stuck
-from keras_idea._surgery.proof import open_sizes_for, prove
-from keras_idea._surgery.width_in_code import check_width_in_code
+from keras_idea._surgery.trial import size_for, try_cuts
 from keras_idea.errors import ArgumentError
-from keras_idea.hub.compare import (
-    check_same_function,
-    check_same_outputs,
-    outputs_of,
-    probe_of,
-)
-from keras_idea.hub.families import is_backbone, is_task
+from keras_idea.hub.compare import check_same_function
 
 Model = TypeVar("Model", bound=keras.layers.Layer)
 
@@ -42,12 +31,10 @@ def compact(model: Model, in_place: bool = False) -> Model: ...
 def compact(model: keras.layers.Layer, in_place: bool = False) -> keras.layers.Layer:
     """Returns a narrow model that computes what the masked model computes.
 
-    Use it for a model that is masked but still wide, and to replace the prunable layers
-    of this package with plain ones. Every `PrunableGatedFFN` becomes a `GatedFFN` and
-    every `PrunableFFN` an `UngatedFFN`, with the neurons that are active now. Other
-    layers keep their class. FFNs of Dense layers keep the neurons that have a weight
-    other than zero, and attention layers keep such heads. The copy is compared with the
-    model on an example.
+    Use it for a model that is masked but still wide. FFNs of Dense layers keep the
+    neurons that have a weight other than zero, attention layers such heads. Every
+    `PrunableGatedFFN` becomes a `GatedFFN` and every `PrunableFFN` an `UngatedFFN`.
+    Other layers keep their class. The copy is compared with the model on an example.
 
     If the model is compiled, the new model is compiled too, and the optimizer's state
     is sliced in the same way. Its next train step equals the next train step of the old
@@ -67,11 +54,11 @@ def compact(model: keras.layers.Layer, in_place: bool = False) -> keras.layers.L
         equals `compact(model)`.
 
     Raises:
-        ValueError: If `model` is not a Keras layer, is not built, or is a `Distiller`.
-            If its masks are being learned. If a KerasHub model in it has LoRA, is
-            quantized, or would need widths that its config cannot hold. If a layer's
-            config does not make it again, or if the copy computes something else. If
-            the optimizer's state cannot be carried over.
+        ValueError: If `model` is not built, is a `Distiller`, or its masks are being
+            learned. If a KerasHub model in it has LoRA, is quantized, or would need
+            widths that its config cannot hold. If a layer's config does not make it
+            again, the copy computes something else, or the optimizer's state cannot be
+            carried over.
 
     Example:
     >>> prune = ki.IdeaPruneCallback(target_dim=4, begin_step=1, prune_steps=2)
@@ -83,9 +70,7 @@ def compact(model: keras.layers.Layer, in_place: bool = False) -> keras.layers.L
         return narrowed(model, "compact()", compiled=True)
     kept = _kept(model, "compact(in_place=True)", FFN.kept_neurons)
     cut = [pair for pair in kept if pair[1].shape[-1] < pair[0].hidden_dim]
-    ffns = [ffn for ffn, _ in cut]
-    check_width_in_code(model, ffns)
-    prove(model, [ffn for ffn in ffns if ffn.kind != NEURONS])
+    try_cuts(model, cut)
     warn_of_stuck(narrow_whole(model, cut))
     return model
 
@@ -97,28 +82,26 @@ def narrowed(
     as_narrow: AbstractContextManager | None = None,
     compiled: bool = False,
 ) -> Any:
-    """As `compact`, of any layer, and compiled only if asked for.
+    """As `compact`, for any layer; compiled only on demand.
 
-    `caller` is what errors call the function that needs it. `kept_of` gives the
-    ascending indices of the units that an FFN keeps, `as_narrow` is a scope in which
-    the model computes with these alone, where the others are not zeros.
+    `caller` is what errors call the caller. `kept_of` gives the ascending indices of
+    the units that an FFN keeps. If the others are not zeros, `as_narrow` is a scope in
+    which the model computes without them.
     """
     kept = _kept(model, caller, kept_of)
-    ffns = [ffn for ffn, _ in kept]
-    check_width_in_code(model, [f for f, stay in kept if stay.shape[-1] < f.hidden_dim])
     narrow, copies = copied(model)
     if compiled and getattr(model, "compiled", False):
         compile_like(narrow, model, copies)
     warn_of_stuck(narrow_whole(narrow, _of_copy(narrow, kept, copies)))
-    with as_narrow or nullcontext(), open_sizes_for(ffns):
-        _check_same(model, narrow)
+    with as_narrow or nullcontext():
+        check_same_function(model, narrow, size_for([ffn for ffn, _ in kept]))
     return narrow
 
 
 def _kept(
     model: keras.layers.Layer, caller: str, kept_of: Callable[[FFN], np.ndarray]
 ) -> list[tuple[FFN, np.ndarray]]:
-    """The FFNs of a model that can be narrowed, and what they keep."""
+    """Returns the FFNs of a model that can be narrowed, and what they keep."""
     ffns = check_not_pruning(model, caller)
     if student_of(model) is not model:
         raise ArgumentError(
@@ -136,20 +119,16 @@ def _kept(
             "it on data, or `model.build(input_shape)`, first."
         )
     kept = [(ffn, kept_of(ffn)) for ffn in ffns]
-    widths = {id(ffn.layer): stay.shape[-1] for ffn, stay in kept}
-    for backbone in [layer for layer in walk(model) if is_backbone(layer)]:
-        check_one_width(backbone, widths)
-        check_one_count(backbone, widths)
+    check_configs(model, [(f, stay.shape[-1]) for f, stay in kept], hub_only=True)
     return kept
 
 
 def _of_copy(
     copy: keras.layers.Layer, kept: list[tuple[FFN, np.ndarray]], copies: Copies
 ) -> list[tuple[FFN, np.ndarray]]:
-    """The FFNs of a copy that become narrower, and what they keep.
+    """Returns the FFNs of a copy that become narrower, and what they keep.
 
-    They know how wide those of the model were at first, and which neurons they have: a
-    fraction to keep counts from that width.
+    Also copies the original widths and indices: fractions count from these widths.
     """
     ours = {id(ffn.kernels[0]): ffn for ffn in find_groups(copy)}
     twins = {id(old): ours.get(id(new)) for old, new in copies}
@@ -170,43 +149,12 @@ def _of_copy(
     return cut
 
 
-def _check_same(model: Any, narrow: keras.layers.Layer) -> None:
-    """Compares the two models on an example.
-
-    Compares nothing if the model's inputs are not known or its outputs are random.
-    """
-    check_same_function(model, narrow)
-    if (is_task(model) or is_backbone(model)) and probe_of(model) is not None:
-        return  # it has been compared on tokens
-    inputs = example_arrays(model)
-    if inputs is None:
-        return
-    outputs = functools.partial(_outputs, inputs=inputs)
-    try:
-        expected, again = outputs(model), outputs(model)
-    except Exception:  # it may be called on something else than it was built for
-        return
-    if np.array_equal(expected, again, equal_nan=True):
-        check_same_outputs(model, narrow, outputs)
-
-
-def _outputs(model: keras.layers.Layer, inputs: Any) -> np.ndarray:
-    """What a model makes of inputs, with the same random numbers each time."""
-    seeds = [seed for layer in walk(model) for seed in own_weights(layer)[1]]
-    before = [keras.ops.copy(seed.value) for seed in seeds]
-    try:
-        return outputs_of(model, inputs)
-    finally:
-        for seed, value in zip(seeds, before, strict=True):
-            seed.assign(value)
-
-
 def compile_like(
     copy: keras.Model, model: keras.Model, copies: Copies | None = None
 ) -> None:
-    """Compiles a copy with what the model that it comes from was compiled with.
+    """Compiles a copy with what its model was compiled with.
 
-    `copies`: see `copied`, for an optimizer with the same state; None: a new one.
+    The optimizer has the same state, if `copies` (see `copied`) are given.
     """
     config = compile_arguments(model)
     for name in ("metrics", "weighted_metrics"):
@@ -227,11 +175,4 @@ def _fresh_metric(metric: Any) -> Any:
     """A metric of the same config with fresh state; other values as they are."""
     if not isinstance(metric, keras.metrics.Metric):
         return metric
-    try:
-        return type(metric).from_config(metric.get_config())
-    except Exception as error:
-        raise ArgumentError(
-            f"Metric '{metric.name}' cannot be made again from its config. Give its "
-            "class a `get_config`, pass a plain function, or use "
-            "`compact(model, in_place=True)`."
-        ) from error
+    return type(metric).from_config(metric.get_config())

@@ -1,4 +1,4 @@
-"""A copy of a model, which Keras makes of its configs, with all that was set since.
+"""Copies a model through its configs, with all that was set on its layers since.
 
 Keras clones functional and `Sequential` models around copies of their layers, and makes
 any other layer of its config, as it does when it loads a file. What no config holds (a
@@ -7,18 +7,18 @@ frozen layer, a Dropout whose rate was changed) is carried over.
 
 import inspect
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 import keras
 import numpy as np
 
 from keras_idea._finding.find import find_groups
+from keras_idea._graph.configs import warn_of_stuck
 from keras_idea._groups.state import NeuronState, scope_at
 from keras_idea._keras.layers import (
     copy_flags,
     first_argument,
-    has_default_config,
     is_built,
     own_settings,
     own_weights,
@@ -31,18 +31,17 @@ from keras_idea._keras.models import Functional, made_of_tensors, trusted_config
 from keras_idea._keras.variables import copy_training, without_values
 from keras_idea._layers import Prunable
 from keras_idea._surgery.narrow_in_place import narrow_whole
-from keras_idea._surgery.own_config import warn_of_stuck
 from keras_idea._validation import what_was_raised
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import is_backbone, is_preprocessor, is_task
 from keras_idea.hub.rebuild import rebuild_backbone, rebuild_task
 
-#: Variables of a model, each with the one that has its place in a copy.
+#: Pairs of a model's variables and those of its copy.
 Copies: TypeAlias = list[tuple[keras.Variable, keras.Variable]]
 
 
 def copied(model: keras.layers.Layer) -> tuple[keras.layers.Layer, Copies]:
-    """Copies a built model or layer with its values; also pairs the variables.
+    """Copies a built model or layer with its values; also returns pairs of variables.
 
     The copy is not compiled. Its prunable FFNs are plain ones, as wide as before.
     """
@@ -59,12 +58,16 @@ def copied(model: keras.layers.Layer) -> tuple[keras.layers.Layer, Copies]:
         if isinstance(new, Prunable):
             replace_class(new, new.plain_class, "state")
     if any(_shapes(old) != _shapes(new) for old, new in pairs):
-        _narrow_like(model, copy)
+        # It is narrower than its config says.
+        cut = [
+            (twin, np.broadcast_to(np.arange(ffn.hidden_dim), ffn.units_shape))
+            for ffn, twin in zip(find_groups(model), find_groups(copy), strict=False)
+            if ffn.hidden_dim < twin.hidden_dim
+        ]
+        warn_of_stuck(narrow_whole(copy, cut))
     carry_settings(pairs, pairs)
-    copies = [each for old, new in pairs for each in _variables_of(model, old, new)]
-    for old, new in copies:
-        copy_training(old, new)
-        new.assign(keras.ops.copy(old.value))  # jax donates the arrays of a train step
+    copies = [each for pair in pairs for each in variables_of(model, *pair)]
+    copy_values(copies)
     for old, new in pairs:
         if new is not old and hasattr(new, "finalize_state"):  # Normalization
             new.finalize_state()
@@ -72,26 +75,13 @@ def copied(model: keras.layers.Layer) -> tuple[keras.layers.Layer, Copies]:
     return copy, copies
 
 
-def _narrow_like(model: Any, copy: Any) -> None:
-    """Makes a copy as narrow as a model whose config could not follow."""
-    groups = find_groups(model), find_groups(copy)
-    if len(groups[0]) == len(groups[1]):
-        cut = [
-            (twin, np.broadcast_to(np.arange(ffn.hidden_dim), ffn.units_shape))
-            for ffn, twin in zip(*groups, strict=True)
-            if ffn.hidden_dim < twin.hidden_dim
-        ]
-        warn_of_stuck(narrow_whole(copy, cut))
-
-
 def rebuilt(
     model: keras.Model, overrides: Mapping[str, Any], gone: Sequence[Any] = ()
 ) -> keras.Model:
-    """A model of another config or without some layers, whose values mean nothing.
+    """Makes a model of another config or without some layers; its values are not set.
 
-    `overrides` are of the config of a KerasHub task's backbone, or of a backbone. What
-    was set on the layers is as it was. Layers that are `gone` return what they are
-    given; those of KerasHub's models the config must leave out.
+    `overrides` are of the config of a KerasHub backbone, a task's too. Layers that are
+    `gone` return what they are given; a KerasHub config must leave them out.
     """
     if not is_task(model) and not is_backbone(model):
         copy = _Maker(gone).of(model)
@@ -191,48 +181,40 @@ class _Maker:
 
 
 def of_config(layer: Any, name: str | None = None) -> Any:
-    """A layer of the same class and config, not built; refuses one without a config."""
-    if isinstance(layer, keras.Model) and has_default_config(layer):
-        # Keras would take the defaults of its constructor.
-        _refuse(layer, "its class has no `get_config`")
+    """Returns a layer of the same class and config, not built."""
+    cls, raised = type(layer), []
+
+    def with_functions(config: dict[str, Any]) -> dict[str, Any]:
+        held = {name: getattr(layer, name, None) for name in config}
+        kinds = (keras.layers.Layer, keras.Variable, type)
+        functions = {
+            name: value
+            for name, value in held.items()
+            if callable(value) and not isinstance(value, kinds)
+        }
+        return config | functions
+
+    def constructed(config: dict[str, Any]) -> Any:
+        taken = inspect.signature(cls.__init__).parameters
+        given = with_functions(config).items()
+        made = cls(**{name: value for name, value in given if name in taken})
+        made.name = config["name"]
+        return made
+
+    ways = (
+        cls.from_config,
+        lambda config: cls.from_config(with_functions(config)),  # no name finds them
+        constructed,  # a constructor may not take what every layer's config holds
+    )
     classes = {type(part).__name__: type(part) for part in walk(layer)}
-    raised = []
     with keras.saving.custom_object_scope(classes), trusted_configs():
-        for make in (_loaded, _with_functions, _constructed):
+        for make in ways:
             try:
-                return make(layer, layer.get_config() | {"name": name or layer.name})
+                return make(layer.get_config() | {"name": name or layer.name})
             except Exception as error:
                 raised.append(error)
     why = what_was_raised(raised[0])
     _refuse(layer, f"its config makes no layer ({why})", raised[0])
-
-
-def _loaded(layer: Any, config: dict[str, Any]) -> Any:
-    return type(layer).from_config(config)
-
-
-def _with_functions(layer: Any, config: dict[str, Any]) -> Any:
-    """A layer of the functions themselves, which no name in a config finds."""
-    return type(layer).from_config(config | _functions(layer, config))
-
-
-def _constructed(layer: Any, config: dict[str, Any]) -> Any:
-    """A layer whose constructor does not take what every layer's config holds."""
-    taken = inspect.signature(type(layer).__init__).parameters
-    given = (config | _functions(layer, config)).items()
-    made = type(layer)(**{name: value for name, value in given if name in taken})
-    made.name = config["name"]
-    return made
-
-
-def _functions(layer: Any, config: dict[str, Any]) -> dict[str, Any]:
-    held = {name: getattr(layer, name, None) for name in config}
-    kinds = (keras.layers.Layer, keras.Variable, type)
-    return {
-        name: value
-        for name, value in held.items()
-        if callable(value) and not isinstance(value, kinds)
-    }
 
 
 def _pairs(
@@ -267,10 +249,8 @@ def _computing(model: Any, gone: Sequence[Any]) -> Iterator[Any]:
     return walk(model, [*gone, *others, getattr(model, "preprocessor", None)])
 
 
-def _variables_of(
-    model: Any, old: Any, new: Any
-) -> Iterator[tuple[keras.Variable, keras.Variable]]:
-    """The variables that a layer holds itself, each with that of its copy."""
+def variables_of(model: Any, old: Any, new: Any) -> Copies:
+    """Returns the variables that a layer in a model holds itself, with its copy's."""
     (weights, seeds), (others, drawn) = own_weights(old), own_weights(new)
     if _shapes(old) != _shapes(new):
         _refuse(
@@ -278,9 +258,17 @@ def _variables_of(
             f"a model of its config has variables of the shapes {_shapes(new)} in "
             f"layer '{old.name}', not {_shapes(old)}",
         )
-    yield from zip(weights, others, strict=True)
+    pairs = list(zip(weights, others, strict=True))
     if len(seeds) == len(drawn):  # a Dropout whose rate is now 0 has none
-        yield from zip(seeds, drawn, strict=True)
+        pairs += zip(seeds, drawn, strict=True)
+    return pairs
+
+
+def copy_values(pairs: Iterable[tuple[keras.Variable, keras.Variable]]) -> None:
+    """Gives copies of variables the values, and the ways of training, of others."""
+    for old, new in pairs:
+        copy_training(old, new)
+        new.assign(keras.ops.copy(old.value))  # jax donates the arrays of a train step
 
 
 def _shapes(layer: Any) -> list[tuple[int, ...]]:

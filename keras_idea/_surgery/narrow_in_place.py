@@ -1,4 +1,4 @@
-"""Narrowing a model where it stands, in the middle of `fit`."""
+"""Narrows a model in place, in the middle of `fit`."""
 
 import contextlib
 import functools
@@ -9,8 +9,9 @@ import numpy as np
 from keras import ops
 
 from keras_idea._finding.find import FFN
+from keras_idea._graph.configs import Stuck, set_configs, warn_of_stuck
+from keras_idea._graph.find import followed
 from keras_idea._groups.cut import Cut
-from keras_idea._groups.find_channels import followed
 from keras_idea._groups.kinds import CHANNELS
 from keras_idea._keras.around import layers_around
 from keras_idea._keras.channels import tell_shapes
@@ -29,29 +30,25 @@ from keras_idea._keras.optimizer_variables import parts, rename_key, variable_ke
 from keras_idea._keras.variables import give_value
 from keras_idea._signals import held_back
 from keras_idea._step.replicas import scope_of
-from keras_idea._surgery.checks import backbones_of, layers_of
 from keras_idea._surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
     with_slots,
 )
-from keras_idea._surgery.own_config import follow_widths, warn_of_stuck
 from keras_idea._typing import Tensor
-from keras_idea.hub.ffn import known_ffns
 
 
 def narrow_variable(
     optimizer: keras.Optimizer | None, cut: Cut, kept: np.ndarray
 ) -> Callable[[], None]:
-    """Slices, in place, a trained variable and its slots to the kept neurons.
+    """Slices a trained variable and its slots, in place, to the kept neurons.
 
-    `kept` is ascending, see `Cut.take`. Without an optimizer there are no slots. If it
-    fails (no memory is left), all of them are as wide as they were.
+    If it fails (no memory is left), all of them are as wide as they were.
 
     Returns:
-        A function that makes them as wide as they were. Removed neurons are then
-        zeros in variables with several numbers per neuron. Called for one variable
-        after the other, the last first, it needs no more memory than narrowing did.
+        A function that makes them as wide as they were, with zeros for removed neurons
+        where there are several numbers per neuron. Called for the last variable first,
+        it needs no more memory than narrowing did.
     """
     with _variable_rekeyed(optimizer, cut.variable), contextlib.ExitStack() as undo:
         for each in with_slots(optimizer, cut):
@@ -72,7 +69,7 @@ def narrow_variable(
 def _variable_rekeyed(
     optimizer: keras.Optimizer | None, variable: keras.Variable
 ) -> Iterator[None]:
-    """A scope after which an optimizer knows a variable that has changed its shape."""
+    """A scope after which an optimizer knows a variable of another shape."""
     trainers = [] if optimizer is None else parts(optimizer)
     keys = [variable_key(part, variable) for part in trainers]
     try:
@@ -92,16 +89,11 @@ def _widen(cut: Cut, kept: np.ndarray) -> Callable[[], None]:
 
 
 def resize(variable: keras.Variable, value: Tensor) -> None:
-    """Gives a variable a value of another shape, but the same rank and dtype, in place.
-
-    The object stays, so everything that refers to it continues to do so; the layout
-    over devices is kept. The old value's memory is free at once.
-    """
+    """Gives a variable a value of another shape, in place, and frees the old one."""
     old = variable.value
     give_value(variable, value)
-    # Else the wide model would stay in memory beside the narrow one: on jax the local
-    # variables of `fit` refer to it until the next step is done, on tensorflow the
-    # traced train function does for good.
+    # The local variables of `fit` on jax, and on tensorflow the traced train function,
+    # would keep the wide model in memory.
     backend = keras.backend.backend()
     if backend == "jax":
         old.delete()
@@ -115,22 +107,35 @@ def resize(variable: keras.Variable, value: Tensor) -> None:
 
 
 @held_back()
-def narrow_to(
-    model: keras.Model,
-    pairs: Sequence[tuple[FFN, np.ndarray]],
-) -> None:
-    """Narrows FFNs to given neurons, in place.
+def narrow_whole(
+    model: keras.Model, pairs: Sequence[tuple[FFN, np.ndarray]]
+) -> list[Stuck]:
+    """Narrows groups to given units, in place, with configs and graphs.
 
-    Kernels, biases, scores and the optimizer's slots are sliced one by one, on their
-    devices, so the peak of memory is that of training plus one variable. The layers,
-    variables and the optimizer stay the same objects. Functions that were traced with
-    the old shapes are made again; another model of the same layers must be compiled
-    again. Indices are ascending, see `Cut.take`. Refuses an optimizer whose state
-    cannot be cut, before anything is. If a cut fails (no memory is left), all FFNs are
-    as wide as before, with zeros for the neurons that were to go.
+    Variables and the optimizer's slots are sliced one by one, on their devices, so the
+    peak of memory is that of training plus one variable. All objects stay the same.
+    Traced functions are made again; compile other models of the same layers again. If a
+    cut fails (no memory is left), all groups are as wide as before, with zeros for the
+    units that were to go.
+
+    Args:
+        model: keras.Model. Built and in sync.
+        pairs: list of (group, ascending indices of the units that stay, see
+            `Cut.take`).
+
+    Returns:
+        list of the layers in the model whose configs cannot follow; of layers around
+        it, it warns.
+
+    Raises:
+        ArgumentError: If the optimizer's state cannot be cut, before anything is.
     """
+    if not pairs:
+        return []
+    ffns = [ffn for ffn, _ in pairs]
+    before = [ffn.hidden_dim for ffn in ffns]
     optimizer = built_optimizer(model)
-    if optimizer is not None and pairs:
+    if optimizer is not None:
         check_carriable(optimizer)
     with scope_of(model), contextlib.ExitStack() as undo:
         for ffn, kept in pairs:
@@ -140,51 +145,26 @@ def narrow_to(
                 undo.callback(narrow_variable(optimizer, cut, kept))
             ffn.weights.set_hidden_dim(kept.shape[-1])
         undo.pop_all()  # all are narrow: nothing is put back
-    if pairs:
-        for backbone in backbones_of(model, [ffn for ffn, _ in pairs]):
-            for known in known_ffns(backbone):
-                known.tell_width()
-        if any(ffn.kind == CHANNELS for ffn, _ in pairs):
-            tell_shapes(student_of(model), followed(model))
-        refresh(model)
-
-
-@held_back()
-def narrow_whole(
-    model: keras.Model, pairs: Sequence[tuple[FFN, np.ndarray]]
-) -> list[keras.layers.Layer]:
-    """As `narrow_to`; and the configs of blocks, and what shows shapes, follow.
-
-    Returns the blocks in the model whose configs cannot follow; of layers around it, it
-    warns.
-    """
-    if not pairs:
-        return []
-    ffns = [ffn for ffn, _ in pairs]
-    before = [(ffn, width) for ffn in ffns for width in (ffn.full_dim, ffn.hidden_dim)]
-    narrow_to(model, pairs)
-    widths = {(width, ffn.hidden_dim) for ffn, width in before}
-    for layer in layers_around(model, layers_of(ffns)):
-        warn_of_stuck(follow_widths(layer, widths))
-    stuck = follow_widths(model, widths)
-    refresh_graphs(model, ffns)
-    return stuck
-
-
-def refresh_graphs(model: keras.Model, ffns: Sequence[FFN]) -> None:
-    """Has functional models in a model show the shapes of its narrow FFNs."""
-    narrowed = {id(layer) for ffn in ffns for layer in ffn.layers}
+    if any(ffn.kind == CHANNELS for ffn in ffns):
+        tell_shapes(student_of(model), followed(model))
+    refresh(model)
+    units = [(n, ffn.hidden_dim) for n, ffn in zip(before, ffns, strict=True)]
+    cuts = [cut for ffn in ffns for cut in [*ffn.held_cuts(), *ffn.state.cuts()]]
+    variables = [cut.variable for cut in cuts]
+    held = [layer for ffn in ffns for layer in ffn.layers]
+    for layer in layers_around(model, held):
+        warn_of_stuck(set_configs(layer, variables, units))
+    stuck = set_configs(model, variables, units)
+    # Functional models show the shapes of their layers.
+    narrowed = set(map(id, held))
     for part in all_layers(model):
         if any(id(layer) in narrowed for layer in sublayers(part)):
             renew_shapes(part)
+    return stuck
 
 
 def refresh(model: keras.Model) -> None:
-    """Updates what Keras stores about a model whose variables have changed.
-
-    Its functions, and those of models in it (the student of a `Distiller`), are made
-    again.
-    """
+    """Makes again what Keras made of a model's old variables, such as functions."""
     retrack_parameters(all_layers(model))
     renew_state(model)
     for part in all_layers(model):

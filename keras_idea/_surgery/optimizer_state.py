@@ -1,4 +1,4 @@
-"""An optimizer's state: slicing it with the variables that it trains, copying it.
+"""Slices an optimizer's state with the variables that it trains, and copies it.
 
 A *slot* is a variable of an optimizer that belongs to a trained one: a momentum, an
 average. Keras names it after that one (`add_variable_from_reference`), so the longest
@@ -23,7 +23,7 @@ from keras_idea.errors import ArgumentError
 
 
 def built_optimizer(model: keras.layers.Layer) -> keras.Optimizer | None:
-    """The optimizer of a model whose state must follow its variables, or None."""
+    """Returns a model's optimizer if it has a state, or None."""
     optimizer = getattr(model, "optimizer", None)
     return optimizer if optimizer is not None and optimizer.built else None
 
@@ -32,15 +32,31 @@ def slots_of(
     optimizer: keras.Optimizer, variable: keras.Variable
 ) -> list[keras.Variable]:
     """Returns the slots of a trained variable, which have its shape."""
-    return _slots_of(own_variables(optimizer), _trained(optimizer), variable)
+    begins, trained = _beginning(variable), _trained(optimizer)
+    names = [_beginning(other) for other in trained]
+    longer = tuple(name for name in names if len(name) > len(begins))
+    same = [o for o, name in zip(trained, names, strict=True) if name == begins]
+    # Of variables with one path each name is there several times, in their order.
+    place = next((i for i, other in enumerate(same) if other is variable), None)
+    if place is None:
+        return []
+    named: dict[str, list[keras.Variable]] = {}
+    for slot in own_variables(optimizer):
+        if slot.name.startswith(begins) and not slot.name.startswith(longer):
+            named.setdefault(slot.name, []).append(slot)
+    found = [slots[place] for slots in named.values() if len(slots) == len(same)]
+    return [slot for slot in found if slot.shape == variable.shape]
+
+
+def _beginning(variable: keras.Variable) -> str:
+    return variable.path.replace("/", "_") + "_"
 
 
 def check_carriable(optimizer: keras.Optimizer) -> None:
     """Refuses an optimizer whose state cannot be sliced with its variables."""
-    own, trained = own_variables(optimizer), _trained(optimizer)
-    slots = {
-        id(slot) for variable in trained for slot in _slots_of(own, trained, variable)
-    }
+    trained = _trained(optimizer)
+    slots = {id(s) for variable in trained for s in slots_of(optimizer, variable)}
+    own = own_variables(optimizer)
     unknown = [v.name for v in own if len(v.shape) and id(v) not in slots]
     if unknown:
         raise ArgumentError(
@@ -77,15 +93,7 @@ def copy_optimizer(
             "model's. Compile the model again, with an optimizer of its own."
         )
     copy.build([copies[id(variable)] for variable in trained])
-    held = own_variables(optimizer), copy.variables
-    shapes = [[tuple(v.shape) for v in variables] for variables in held]
-    if shapes[0] != shapes[1]:
-        raise ArgumentError(
-            f"Optimizer {type(optimizer).__name__}, made again from its config, keeps "
-            "different state. Give the class a `get_config` with all arguments of its "
-            "constructor, or use `compact(model, in_place=True)`."
-        )
-    for old, new in zip(*held, strict=True):
+    for old, new in zip(own_variables(optimizer), copy.variables, strict=True):
         new.assign(ops.copy(old.value))  # jax donates the arrays of a train step
     return copy
 
@@ -107,28 +115,3 @@ def optimizer_like(optimizer: keras.Optimizer) -> keras.Optimizer:
 
 def _trained(optimizer: keras.Optimizer) -> list[keras.Variable]:
     return trained_variables(innermost(optimizer))
-
-
-def _slots_of(
-    own: Sequence[keras.Variable],
-    trained: Sequence[keras.Variable],
-    variable: keras.Variable,
-) -> list[keras.Variable]:
-    begins = _beginning(variable)
-    names = [_beginning(other) for other in trained]
-    longer = [name for name in names if len(name) > len(begins)]
-    same = [o for o, name in zip(trained, names, strict=True) if name == begins]
-    # Of variables with one path each name is there several times, in their order.
-    place = next((i for i, other in enumerate(same) if other is variable), None)
-    if place is None:
-        return []
-    named: dict[str, list[keras.Variable]] = {}
-    for slot in own:
-        if slot.name.startswith(begins) and not slot.name.startswith(tuple(longer)):
-            named.setdefault(slot.name, []).append(slot)
-    found = [slots[place] for slots in named.values() if len(slots) == len(same)]
-    return [slot for slot in found if slot.shape == variable.shape]
-
-
-def _beginning(variable: keras.Variable) -> str:
-    return variable.path.replace("/", "_") + "_"

@@ -1,10 +1,12 @@
-"""What reads the units of a group, fitted anew when some of them go.
+"""Fits the kernels that read the units of groups anew when some of the units go.
 
-Shapes: B samples, T tokens, R rows of the kernel that reads a group, D its outputs.
-Places of an image are its tokens.
+Shapes: B samples, T tokens (places of an image), F units of a group; R rows of the
+kernel as a matrix, D its outputs.
 """
 
 import contextlib
+import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,89 +17,30 @@ from keras import ops
 
 from keras_idea import _processes as processes
 from keras_idea._finding.find import FFN
+from keras_idea._graph.operations import channel_axis
+from keras_idea._groups.kinds import KINDS, NEURONS
 from keras_idea._keras.float32_products import float32_products
+from keras_idea._keras.layers import student_of
 from keras_idea._keras.optimizer_variables import innermost
 from keras_idea._signals import held_back
+from keras_idea._step.replicas import replicas_of
 from keras_idea._step.row_ops import zero_rows
-from keras_idea._surgery.readers import Reader, readers_of
 from keras_idea._typing import Tensor
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.least_squares import output_error, refit_rows
 from keras_idea.methods.calibration import Passes, Samples
-from keras_idea.methods.captures import Sums
+from keras_idea.methods.captures import Look, Sums, capture_of, kernel_capture
 from keras_idea.methods.method import Decision
 
 #: One in this many samples is held out, to choose the ridge.
 HELD_OUT = 4
-
-
-class Products:
-    """Adds up the products of what a kernel reads: `(2, R + 1, R + 1)`.
-
-    The first is of the samples to fit on, the second of those held out. The last row
-    and column are of a one, for the bias. From all values the mean of the first batch
-    is taken: in float32 a large mean would leave few digits to what varies.
-    """
-
-    def __init__(self) -> None:
-        self.samples = 0
-        self.shift: Any = None
-
-    def __call__(self, hidden: Tensor, mask: Tensor | None) -> Sums:
-        """What a batch adds: a `Statistic`."""
-        batch, rows = hidden.shape[0], hidden.shape[-1]
-        hidden = ops.reshape(ops.cast(hidden, "float32"), (batch, -1, rows))
-        counts_BT1 = _counts(hidden, mask)
-        # Not a product, in which padding that is not finite would remain.
-        hidden = ops.where(counts_BT1 > 0, hidden, 0.0)
-        if self.shift is None:
-            self.shift = ops.mean(hidden, axis=(0, 1))
-        hidden = ops.where(counts_BT1 > 0, hidden - self.shift, 0.0)
-        hidden_BTR = ops.concatenate([hidden, counts_BT1], axis=-1)
-        parts = _parts(self.samples, batch)
-        self.samples += batch
-        grams = [_gram(ops.take(hidden_BTR, part, axis=0)) for part in parts]
-        return ops.stack(grams), ops.ones(())
-
-    def unshifted(self, gram: np.ndarray) -> np.ndarray:
-        """Converts products of shifted values to products of the original values."""
-        shift, ones = np.zeros(len(gram)), np.array(gram[-1], "float64")
-        shift[:-1] = ops.convert_to_numpy(self.shift)
-        # (H + 1 s)^T (H + 1 s), where `ones` is H^T 1, and its last entry the samples.
-        crossed = np.outer(shift, ones + 0.5 * ones[-1] * shift)
-        return gram + crossed + crossed.T
-
-
-def _split(samples: float) -> tuple[float, float]:
-    """How many samples to fit on, and how many are held out."""
-    if math.isinf(samples):
-        return samples, samples
-    held = samples // HELD_OUT
-    return samples - held, held
-
-
-def _counts(hidden_BTR: Tensor, mask: Tensor | None) -> Tensor:
-    """1 for each token that counts, float32 `(B, T, 1)`."""
-    counts_BT1 = ops.ones_like(hidden_BTR[..., :1], dtype="float32")
-    if mask is None:
-        return counts_BT1
-    mask_BT1 = ops.reshape(mask, ops.shape(counts_BT1))
-    return ops.cast(ops.cast(mask_BT1, "bool"), "float32")  # of any type
-
-
-def _parts(before: int, batch: int) -> list[np.ndarray]:
-    """The places in a batch of the samples to fit on, and of those held out."""
-    held = np.arange(before, before + batch) % HELD_OUT == HELD_OUT - 1
-    return [np.flatnonzero(part) for part in (~held, held)]
-
-
-def _gram(hidden_BTR: Tensor) -> Tensor:
-    flat = ops.reshape(hidden_BTR, (-1, hidden_BTR.shape[-1]))
-    with float32_products():
-        return ops.matmul(ops.transpose(flat), flat)
-
-
 _RIDGES = tuple(10.0**power for power in range(-6, 2))
+# The most numbers of a batch to fit a convolution on: of more places, some are drawn.
+_BATCH_NUMBERS = 2**24
+# The products of so many rows take half a GB.
+_MOST_ROWS = 8192
+_CONVOLUTIONS = (keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)
+_LEAVE = "Leave `refit` out, or exclude that group."
 
 
 def carry_out_and_refit(
@@ -105,7 +48,7 @@ def carry_out_and_refit(
     decisions: Sequence[tuple[FFN, Decision]],
     samples: Samples,
 ) -> None:
-    r"""Masks units of groups in place and fits what reads them to compensate.
+    r"""Masks units of groups in place, and fits what reads them to compensate.
 
     One reader after another, in the order in which the model calls them, so that each
     is fitted on what those before it, cut and fitted, really give it:
@@ -114,27 +57,27 @@ def carry_out_and_refit(
     + \lambda s \lVert W' - W_K \rVert^2$$
 
     `H` is what the reader's kernel `W` is multiplied with (of a convolution, what it
-    covers at each place), `K` are the rows that stay; see `refit_rows`.
-    A bias of the reader is fitted too, without a penalty. `lambda` is chosen by the
-    error on every fourth sample, which is held out. Nothing is compiled. Of a
-    functional model each layer is called once on the data, and once more for each
-    reader in it (see `Passes`); a model with a `call` of its own as often as it has
-    readers. Too few samples are refused before a reader is fitted, unless padding or
-    samples of several lengths hide how many tokens they have. If a reader cannot be
-    fitted, the groups that are not done are as they were.
+    covers at each place), `K` are the rows that stay; see `refit_rows`. A bias is
+    fitted too, without a penalty. `lambda` is chosen by the error on every fourth
+    sample, which is held out. Nothing is compiled; for the passes see `Passes`. If a
+    reader cannot be fitted, the groups that are not done are as they were.
 
     Args:
         model: keras.Model. Built.
         decisions: list of pairs of an `FFN` and the `Decision` which of its units stay.
         samples: `Samples`.
+
+    Raises:
+        ArgumentError: If a reader is not supported, or if the samples do not determine
+            it. Too few are rejected before a reader is fitted, unless padding or
+            several lengths hide how many tokens they have.
     """
     masks = {id(group): np.asarray(decision.mask) > 0 for group, decision in decisions}
     of_group = {id(group): decision for group, decision in decisions}
     readers = readers_of([group for group, _ in decisions])
     passes = Passes(model, samples)
     with _restored([reader for reader in readers if reader.shares]):
-        units = {group: int(mask.sum()) for group, mask in masks.items()}
-        for reader in _in_order(passes, readers, units):
+        for reader in _in_order(passes, readers, masks):
             products = Products()
             to_fit, held = map(products.unshifted, passes.sums(reader.look, products))
             with held_back():  # a kernel that was fitted is of this mask alone
@@ -160,6 +103,251 @@ def carry_out_decision(ffn: FFN, decision: Decision) -> None:
     zero_rows(ffn.cuts(), ffn.state.mask.value)
 
 
+def check_refit(
+    model: keras.Model, targets: Sequence[tuple[FFN, int]], samples: Samples
+) -> None:
+    """Raises if groups cannot be fitted while a model trains; `targets` stay of each.
+
+    The weights that are trained are those of one device, and no averages of them.
+    """
+    readers = readers_of([group for group, _ in targets])
+    replicas = replicas_of(model)
+    if replicas > 1 or processes.count() > 1:
+        raise ArgumentError(
+            "refit=True fits layers on one device. Received: "
+            f"{replicas} replicas, {processes.count()} processes. Leave `refit` out, "
+            "or train on one device."
+        )
+    if innermost(model.optimizer).use_ema:
+        raise ArgumentError(
+            "refit=True replaces weights between two steps, and the averages of an "
+            "optimizer with use_ema=True would not know of it. Leave one of them out."
+        )
+    passes = Passes(student_of(model), samples)
+    masks = {id(group): np.arange(group.hidden_dim) < n for group, n in targets}
+    _in_order(passes, readers, masks)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reader:
+    """A kernel that reads the units of groups, as a matrix `(R, D)`.
+
+    Attributes:
+        name: str, for messages: the group's, or the path of a layer that reads several.
+        look: makes the capture of what the kernel is multiplied with, `(..., R)`.
+        outputs: int, D.
+        rows: list of (group, the rows of each of its units: int array `(F, rows)`).
+    """
+
+    name: str
+    kernel: keras.Variable
+    bias: keras.Variable | None
+    look: Look
+    outputs: int
+    rows: list[tuple[FFN, np.ndarray]]
+
+    def matrix(self) -> np.ndarray:
+        """Float64 array `(R, D)`, a copy."""
+        values = ops.convert_to_numpy(ops.cast(self.kernel.value, "float32"))
+        return values.reshape(self.total, -1).astype("float64")
+
+    def assign(self, matrix_RD: np.ndarray) -> None:
+        """Sets the kernel."""
+        self.kernel.assign(matrix_RD.reshape(self.kernel.shape))
+
+    @property
+    def shares(self) -> bool:
+        """bool, whether others may read its groups too: layers that read channels."""
+        return any(KINDS[group.kind].by_readers for group, _ in self.rows)
+
+    @property
+    def total(self) -> int:
+        """int, R."""
+        return math.prod(self.kernel.shape) // self.outputs
+
+    def gone(self, masks: dict[int, np.ndarray]) -> np.ndarray:
+        """Int array, the rows of units that go; `masks` by the `id` of the group."""
+        return np.concatenate(
+            [rows[masks[id(group)] == 0].ravel() for group, rows in self.rows]
+        )
+
+
+def readers_of(groups: Sequence[FFN]) -> list[Reader]:
+    """Returns the kernels that read groups; raises if one cannot be fitted."""
+    found: list[Reader] = []
+    convolving: dict[int, Reader] = {}
+    for group in groups:
+        if not KINDS[group.kind].by_readers:
+            found.append(_reader(group))
+            continue
+        cuts = group.weights.own_cuts()
+        for layer, cut in zip(group.weights.readers, cuts, strict=True):
+            kernel, entries = cut.variable, cut.entries
+            assert entries is not None  # of channels
+            if id(kernel) not in convolving:
+                convolving[id(kernel)] = _sliding(group, layer, kernel)
+            steps = kernel.shape[cut.axis] * np.arange(math.prod(kernel.shape[:-2]))
+            rows = np.add.outer(entries.places, steps).reshape(group.hidden_dim, -1)
+            convolving[id(kernel)].rows.append((group, rows))
+    found += convolving.values()
+    for reader in found:
+        if reader.kernel.constraint is not None:
+            raise ArgumentError(
+                f"refit=True does not support a kernel constraint, and what reads "
+                f"{reader.name} has one. Leave `refit` out, or the constraint."
+            )
+    return found
+
+
+def _reader(group: FFN) -> Reader:
+    """What reads neurons or heads."""
+    if group.kind == NEURONS and group.weights.shown_by is None:
+        raise ArgumentError(
+            f"refit=True needs the hidden activations of {group.name}, which no single "
+            f"layer is called on (experts, or several readers). {_LEAVE}"
+        )
+    kernel = _first_axes(group)
+    heads_apart = group.kind != NEURONS and len(kernel.shape) > 2
+    outputs = math.prod(kernel.shape[2 if heads_apart else 1 :])
+    rows = np.arange(math.prod(kernel.shape) // outputs).reshape(group.hidden_dim, -1)
+    look = functools.partial(capture_of, group)
+    bias = group.weights.reader_bias
+    return Reader(group.name, kernel, bias, look, outputs, [(group, rows)])
+
+
+def _first_axes(group: FFN) -> keras.Variable:
+    """Returns the kernel that reads a group; its first axes must be the units."""
+    last = group.kernel_cuts()[-1]
+    first = last.axis == 0
+    for reader in group.weights.readers[:1]:
+        if group.kind != NEURONS and isinstance(reader, keras.layers.EinsumDense):
+            inputs, kernel = reader.equation.split("->")[0].split(",")
+            first = kernel[:2] == inputs[-2:]
+    if not first:
+        raise ArgumentError(
+            f"refit=True cannot fit {group.name}: its heads are not the first axes of "
+            f"the kernel that reads them. {_LEAVE}"
+        )
+    return last.variable
+
+
+def _sliding(group: FFN, layer: Any, kernel: keras.Variable) -> Reader:
+    """Returns a layer that reads channels, as a group comes to it."""
+    dense = type(layer) is keras.layers.Dense
+    if not dense and (type(layer) not in _CONVOLUTIONS or layer.groups > 1):
+        raise ArgumentError(
+            f"refit=True does not support '{layer.path}', a {type(layer).__name__} "
+            f"that reads {group.name}: only Dense layers and convolutions without "
+            f"groups. {_LEAVE}"
+        )
+    outputs = kernel.shape[-1]
+    rows = math.prod(kernel.shape) // outputs
+    if rows > _MOST_ROWS:
+        raise ArgumentError(
+            f"'{layer.path}', which reads {group.name}, reads {rows:,} numbers per "
+            f"output; refit=True supports at most {_MOST_ROWS:,}. {_LEAVE}"
+        )
+    read = functools.partial(_flat if dense else _patches, layer, rows)
+    look = functools.partial(kernel_capture, layer, read)
+    return Reader(layer.path, kernel, layer.bias, look, outputs, [])
+
+
+def _flat(layer: Any, rows: int, inputs: Tensor) -> Tensor:
+    flat = ops.reshape(inputs, (inputs.shape[0], -1, rows))
+    return _drawn(flat, _BATCH_NUMBERS // (rows * inputs.shape[0]))
+
+
+def _patches(layer: Any, rows: int, inputs: Tensor) -> Tensor:
+    """Returns what a convolution's kernel is multiplied with: `(B, places, R)`.
+
+    As in `keras.ops.image.extract_patches`, the patches are a convolution with an
+    identity matrix; here of any rank, and with causal padding.
+    """
+    outputs = layer.compute_output_shape((1, *inputs.shape[1:]))
+    places = math.prod(outputs) // layer.filters
+    inputs = ops.moveaxis(inputs, channel_axis(layer, inputs), -1)
+    padding = layer.padding
+    if padding == "causal":
+        before = layer.dilation_rate[0] * (layer.kernel_size[0] - 1)
+        inputs, padding = ops.pad(inputs, [(0, 0), (before, 0), (0, 0)]), "valid"
+    identity = ops.reshape(
+        ops.eye(rows, dtype=inputs.dtype), (*layer.kernel_size, -1, rows)
+    )
+    most = _BATCH_NUMBERS // (rows * inputs.shape[0])
+    at_once = max(1, _BATCH_NUMBERS // (rows * places))
+    found = []
+    for start in range(0, inputs.shape[0], at_once):
+        part = inputs[start : start + at_once]
+        with float32_products():
+            patches = ops.conv(
+                part,
+                identity,
+                layer.strides,
+                padding,
+                "channels_last",
+                layer.dilation_rate,
+            )
+        found.append(_drawn(ops.reshape(patches, (-1, places, rows)), most))
+    return ops.concatenate(found)
+
+
+def _drawn(patches: Tensor, most: int) -> Tensor:
+    """Returns at most so many places of `(samples, places, rows)`, always the same."""
+    places, most = patches.shape[1], max(1, most)
+    if places <= most:
+        return patches
+    drawn = np.random.default_rng(0).permutation(places)[:most]
+    return ops.take(patches, np.sort(drawn), axis=1)
+
+
+class Products:
+    """Adds up the products of what a kernel reads: `(2, R + 1, R + 1)`.
+
+    The first is of the samples to fit on, the second of those held out. The last row
+    and column are of a one, for the bias. The mean of the first batch is subtracted
+    from all values: in float32 a large mean would leave few digits to what varies.
+    """
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.shift: Any = None
+
+    def __call__(self, hidden: Tensor, mask: Tensor | None) -> Sums:
+        """What a batch adds: a `Statistic`."""
+        batch, rows = hidden.shape[0], hidden.shape[-1]
+        hidden = ops.reshape(ops.cast(hidden, "float32"), (batch, -1, rows))
+        counts_BT1 = ops.ones_like(hidden[..., :1])
+        if mask is not None:  # of any type
+            mask_BT1 = ops.cast(ops.reshape(mask, ops.shape(counts_BT1)), "bool")
+            counts_BT1 = ops.cast(mask_BT1, "float32")
+        # Not a product, in which padding that is not finite would remain.
+        hidden = ops.where(counts_BT1 > 0, hidden, 0.0)
+        if self.shift is None:
+            self.shift = ops.mean(hidden, axis=(0, 1))
+        hidden = ops.where(counts_BT1 > 0, hidden - self.shift, 0.0)
+        hidden_BTR = ops.concatenate([hidden, counts_BT1], axis=-1)
+        places = np.arange(self.samples, self.samples + batch)
+        held = places % HELD_OUT == HELD_OUT - 1
+        self.samples += batch
+        parts = [np.flatnonzero(part) for part in (~held, held)]
+        grams = [_gram(ops.take(hidden_BTR, part, axis=0)) for part in parts]
+        return ops.stack(grams), ops.ones(())
+
+    def unshifted(self, gram: np.ndarray) -> np.ndarray:
+        """Converts products of shifted values to products of the original values."""
+        shift, ones = np.zeros(len(gram)), np.array(gram[-1], "float64")
+        shift[:-1] = ops.convert_to_numpy(self.shift)
+        # (H + 1 s)^T (H + 1 s), where `ones` is H^T 1, and its last entry the samples.
+        crossed = np.outer(shift, ones + 0.5 * ones[-1] * shift)
+        return gram + crossed + crossed.T
+
+
+def _gram(hidden_BTR: Tensor) -> Tensor:
+    flat = ops.reshape(hidden_BTR, (-1, hidden_BTR.shape[-1]))
+    with float32_products():
+        return ops.matmul(ops.transpose(flat), flat)
+
+
 @contextlib.contextmanager
 def _restored(readers: Sequence[Reader]) -> Iterator[None]:
     """Gives readers their weights again if something fails or the user stops it."""
@@ -173,49 +361,17 @@ def _restored(readers: Sequence[Reader]) -> Iterator[None]:
         raise
 
 
-def check_refit(
-    groups: Sequence[FFN], optimizer: keras.Optimizer | None = None, replicas: int = 1
-) -> None:
-    """Refuses groups that cannot be fitted, and ways to train in which it is wrong."""
-    for reader in readers_of(groups):
-        if reader.kernel.constraint is not None:
-            raise ArgumentError(
-                f"refit=True does not support a kernel constraint, and what reads "
-                f"{reader.name} has one. Leave `refit` out, or the constraint."
-            )
-    if replicas > 1 or processes.count() > 1:
-        raise ArgumentError(
-            "refit=True fits layers on one device. Received: "
-            f"{replicas} replicas, {processes.count()} processes. Leave `refit` out, "
-            "or train on one device."
-        )
-    if optimizer is not None and innermost(optimizer).use_ema:
-        raise ArgumentError(
-            "refit=True changes weights between two steps, and the optimizer's "
-            "averages (use_ema=True) would not know of it. Leave one of them out."
-        )
-
-
-def check_data(
-    model: keras.Model, targets: Sequence[tuple[FFN, int]], samples: Samples
-) -> None:
-    """Raises if a refit that keeps so many units of each group has too few samples."""
-    readers = readers_of([group for group, _ in targets])
-    _in_order(Passes(model, samples), readers, {id(g): kept for g, kept in targets})
-
-
 def _in_order(
-    passes: Passes, readers: Sequence[Reader], units: dict[int, int]
+    passes: Passes, readers: Sequence[Reader], masks: dict[int, np.ndarray]
 ) -> list[Reader]:
-    """Returns the readers in the model's order; raises if there are too few samples.
-
-    `units` are those that each group keeps, by its `id`.
-    """
+    """Returns the readers in the model's order; raises if there are too few samples."""
     seen = passes.tokens_in_order([reader.look for reader in readers])
     count = passes.samples()
+    held = count // HELD_OUT  # NaN, which is not too few, if it is not known
     for place, tokens in seen.items():
-        parts = [tokens * part for part in _split(count)]
-        _check_tokens(readers[place], readers[place].kept(units), *parts)
+        reader = readers[place]
+        kept = reader.total - len(reader.gone(masks))
+        _check_tokens(reader, kept, tokens * (count - held), tokens * held)
     return [readers[place] for place in seen]
 
 
@@ -226,7 +382,12 @@ def _fit(
     kernel_RD, gone = reader.matrix(), reader.gone(masks)
     rows = len(kernel_RD)
     kept = np.setdiff1d(np.arange(rows), gone)
-    _check_samples(reader, len(kept), gram, held, kernel_RD)
+    if not all(np.isfinite(values).all() for values in (gram, held, kernel_RD)):
+        raise ArgumentError(
+            f"The hidden activations of {reader.name} on the data, or the weights that "
+            "read them, are not all finite. Look for NaN in both."
+        )
+    _check_tokens(reader, len(kept), gram[-1, -1], held[-1, -1])
     bias, bias_1D = reader.bias, np.zeros((1, kernel_RD.shape[1]))
     if bias is not None:
         bias_1D[:] = ops.convert_to_numpy(ops.cast(bias.value, "float32")).reshape(-1)
@@ -246,18 +407,10 @@ def _fit(
 
         return fitted
 
-    of_rows = output_error(held, whole, places)
-    total = max(float(np.sum(whole * (held @ whole))), 1e-30)
-
-    def error(rows_KD: np.ndarray) -> float:
-        return of_rows(rows_KD) / total
-
-    cut_error = error(whole[places])
-    fitted = fits(gram)
+    error, fitted, new = output_error(held, whole, places), fits(gram), whole[places]
     errors = {ridge: error(fitted(ridge)) for ridge in _RIDGES}
     ridge = min(errors, key=lambda ridge: errors[ridge])
-    new = whole[places]
-    if errors[ridge] < cut_error:
+    if errors[ridge] < error(new):
         new = fits(gram + held)(ridge)
     kernel_RD[kept], kernel_RD[gone] = new[:-1], 0.0
     reader.assign(kernel_RD)
@@ -265,29 +418,12 @@ def _fit(
         bias.assign(new[-1].reshape(bias.shape))
 
 
-def _check_samples(
-    reader: Reader,
-    kept: int,
-    gram: np.ndarray,
-    held: np.ndarray,
-    kernel: np.ndarray,
-) -> None:
-    """Refuses data that do not determine the kernel."""
-    if not all(np.isfinite(values).all() for values in (gram, held, kernel)):
-        raise ArgumentError(
-            f"The hidden activations of {reader.name} on the data, or the weights that "
-            "read them, are not all finite, so nothing can be fitted. Look for NaN in "
-            "the data and in the weights."
-        )
-    _check_tokens(reader, kept, gram[-1, -1], held[-1, -1])
-
-
 def _check_tokens(reader: Reader, kept: int, tokens: float, held: float) -> None:
+    """Raises for data that do not determine a kernel."""
     if tokens < kept or not held:
         tokens, held = round(tokens), round(held)
         raise ArgumentError(
-            f"The data are too few to fit what reads {reader.name}: it keeps {kept} "
-            f"rows, and there are {tokens} tokens to fit them on and {held} to choose "
-            f"the ridge with (every {HELD_OUT}th sample). Give more `data`, raise "
-            "`num_samples`, or leave `refit` out."
+            f"The data are too few to fit what reads {reader.name} ({kept} rows): "
+            f"{tokens} tokens to fit, {held} to choose the ridge (every {HELD_OUT}th "
+            "sample). Give more `data`, raise `num_samples`, or leave `refit` out."
         )

@@ -1,9 +1,9 @@
-"""The KerasHub families that this package knows: tables of data."""
+"""The KerasHub families that this package knows: tables of what nothing else shows."""
 
 import dataclasses
 import types
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import keras
 
@@ -15,34 +15,51 @@ NUM_BYTES = 256
 
 
 @dataclasses.dataclass(frozen=True)
-class FFNLayout:
-    """Where the backbones of a family keep their FFNs; names may be dotted."""
+class Untraced:
+    """FFNs of a block that are not found by following the data.
 
-    up: str  # attribute of the layer whose output is activated
-    down: str  # of the layer back to the model's width
-    gate: str = ""  # of the linear layer beside up; "": there is none
-    gate_if: str = ""  # attribute of the backbone that is False without a gate
-    inside: str = ""  # attribute of a block that holds them; "": the block does
-    # Attribute of the backbone that lists blocks, which may begin with a layer's name
-    # -> the argument that sets their FFN width.
-    stacks: Mapping[str, str] = dataclasses.field(
-        default_factory=lambda: {"transformer_layers": "intermediate_dim"}
-    )
-    per_neuron: int = 1  # how much of that argument a neuron takes
-    # Whether blocks call the down layer, so that its input can be followed.
-    calls_down: bool = True
-    # Whether they are a mixture's experts: three-dimensional variables of a layer, the
-    # experts along the first axis.
-    experts: bool = False
-    packing: Packing = ""  # how the gate lies in the variable `up`; see `Cut`
-    # Attribute of the backbone -> (the value it must have, what another one means).
-    requires: Mapping[str, tuple[object, str]] = dataclasses.field(default_factory=dict)
+    Attributes:
+        names: str, the attributes up, gate (if it is not packed with up) and down.
+        inside: str, attribute of a block that holds them; "": the block does.
+        experts: bool, whether they are a mixture's experts: three-dimensional variables
+            of a layer, the experts along the first axis.
+        packing: how the gate is stored in the variable up; see `Cut`.
+    """
+
+    names: str
+    inside: str = ""
+    experts: bool = True
+    packing: Packing = ""
+
+
+_EXPERT = "_expert_feedforward_{}_dense"
+_FUSED = Untraced(
+    f"{_EXPERT.format('gate')} {_EXPERT.format('output')}",
+    "mlp.expert_bank",
+    packing="halves",
+)
+#: Class of the backbones -> the FFNs that its `transformer_layers` may hold.
+UNTRACED = {
+    # Its blocks multiply by `layer.kernel` themselves.
+    "Gemma4Backbone": Untraced("gating_ffw gating_ffw_2 ffw_linear", experts=False),
+    "MixtralBackbone": Untraced(
+        " ".join(map(_EXPERT.format, ("gate", "intermediate", "output"))),
+        "_sparse_moe_block.expert_bank",
+    ),
+    "QwenMoeBackbone": _FUSED,
+    "Qwen3MoeBackbone": _FUSED,
+    "Qwen3_5MoeBackbone": _FUSED,
+    "GptOssBackbone": Untraced(
+        "gate_up_proj down_proj", "sparse_moe_block.experts", packing="pairs"
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class ScratchSpec:
     """What makes a family's model and its tokenizer from nothing."""
 
+    prefix: str  # `<prefix>Backbone` is the class of its backbones
     tokenizer: str  # "bpe" or "sentencepiece", what its tokenizer class reads
     # Those its tokenizer class demands; of SentencePiece by their ids, from 0.
     special_tokens: tuple[str, ...]
@@ -57,195 +74,37 @@ class ScratchSpec:
         return NUM_BYTES + space + len(self.special_tokens)
 
 
-@dataclasses.dataclass(frozen=True)
-class Family:
-    """A row of the table."""
-
-    prefix: str  # `<prefix>Backbone` is its class; or the name of an encoder
-    layouts: tuple[FFNLayout, ...] = ()  # of several, a block has some
-    refused: str = ""  # why it has none
-    from_nothing: ScratchSpec | None = None  # None: no run can begin with it
-    # Whether released models were trained with the start token before every sequence.
-    needs_start: bool = False
-
-
-def _ffn(names: str, **options: Any) -> FFNLayout:
-    """A layout by the names of up, down and gate; `stacks`: "list argument, ..."."""
-    if "stacks" in options:
-        pairs = (pair.split() for pair in options["stacks"].split(","))
-        options["stacks"] = {blocks: argument for blocks, argument in pairs}
-    up, down, *gate = names.split()
-    return FFNLayout(up, down, "".join(gate), **options)
-
-
-_UP, _DOWN = "_feedforward_intermediate_dense", "_feedforward_output_dense"
-_LLAMA = f"_feedforward_gate_dense {_DOWN} {_UP}"
-_PUBLIC_UP, _PUBLIC_DOWN = _UP.removeprefix("_"), _DOWN.removeprefix("_")
-_GEMMA = "gating_ffw ffw_linear gating_ffw_2"
-_PROJ = "gate_proj down_proj up_proj"
-_EXPERT = "_expert_feedforward_gate_dense _expert_feedforward_output_dense"
-_TWO_STACKS = (
-    "encoder_transformer_layers intermediate_dim,"
-    "decoder_transformer_layers intermediate_dim"
-)
-# Mixtures: both matrices of an expert that tokens come to are one variable.
-_FUSED = _ffn(
-    _EXPERT,
-    inside="mlp.expert_bank",
-    stacks="transformer_layers moe_intermediate_dim",
-    experts=True,
-    packing="halves",
-)
-# What all tokens go through: a block without experts, or an expert beside them.
-_DENSE = _ffn(_LLAMA, inside="mlp")
-_SHARED = _ffn(
-    _LLAMA,
-    inside="mlp.shared_expert_dense",
-    stacks="transformer_layers shared_expert_intermediate_dim",
-)
-_SHARED_3_5 = _ffn(
-    _LLAMA,
-    inside="mlp.shared_expert",
-    stacks="transformer_layers shared_expert_intermediate_size",
-)
-_ENCODER = "encoder_layers intermediate_dim"
-_VIT, _DEIT = (
-    "vit_encoder.encoder_layers mlp_dim",
-    "deit_encoder.encoder_layers intermediate_dim",
-)
-_GEMMA4 = {
-    "enable_moe_block": (False, "it has a mixture of experts"),
-    "use_double_wide_mlp": (False, "some of its FFNs are twice as wide as the others"),
-}
-_NOT_SWIGLU = "its gate and its up matrix are one, and its config holds another number"
-
-# Prefixes -> where their backbones keep the FFNs. Gemma and Gemma2 are one class.
-_LAYOUTS: tuple[tuple[str, FFNLayout, *tuple[FFNLayout, ...]], ...] = (
-    ("Llama Llama3 Mistral Qwen Qwen3 Qwen3_5", _ffn(_LLAMA)),
-    ("Phi3", _ffn(f"feedforward_gate_dense {_PUBLIC_DOWN} {_PUBLIC_UP}")),
-    ("Gemma", _ffn(_GEMMA, per_neuron=2)),
-    ("Gemma3", _ffn(_GEMMA)),
-    # It multiplies by `layer.kernel` itself.
-    ("Gemma4", _ffn(_GEMMA, calls_down=False, requires=_GEMMA4)),
-    ("SmolLM3", _ffn(_PROJ, inside="mlp")),
-    (
-        "T5",
-        _ffn(
-            "input_projector output_projector gate_projector",
-            gate_if="use_gated_activation",
-            stacks=_TWO_STACKS,
-        ),
-    ),
-    (
-        "T5Gemma",
-        _ffn(
-            _PROJ,
-            inside="mlp",
-            stacks="encoder_layers encoder_intermediate_dim,"
-            "decoder_layers decoder_intermediate_dim",
-        ),
-    ),
-    (
-        "EdRec",
-        _ffn(
-            "up_proj down_proj gate_proj",
-            inside="mlp",
-            stacks="encoder_layers intermediate_dim,decoder_layers intermediate_dim",
-        ),
-    ),
-    (
-        "GPT2 OPT GPTNeoX Bert Roberta XLMRoberta DistilBert Electra DebertaV3",
-        _ffn(f"{_UP} {_DOWN}"),
-    ),
-    ("Bart Whisper", _ffn(f"{_UP} {_DOWN}", stacks=_TWO_STACKS)),
-    ("ESM RoformerV2", _ffn(f"{_PUBLIC_UP} {_PUBLIC_DOWN}")),
-    ("Bloom", _ffn("_mlp_intermediate_dense _mlp_output_dense")),
-    ("Falcon", _ffn("dense_h_to_4h dense_4h_to_h")),
-    ("FNet", _ffn("_intermediate_dense _output_dense")),
-    ("ViT", _ffn("dense_1 dense_2", inside="mlp", stacks=_VIT)),
-    ("DeiT", _ffn("mlp.dense output_layer.dense", stacks=_DEIT)),
-    (
-        "DINOV2",
-        _ffn(
-            "fc1 fc2",
-            inside="mlp",
-            stacks="encoder.layers intermediate_dim",
-            requires={"use_swiglu_ffn": (False, _NOT_SWIGLU)},
-        ),
-    ),
-    ("SigLIPTextEncoder", _ffn("fc1 fc2", inside="mlp", stacks=_ENCODER)),
-    (
-        "CLIPTextEncoder MetaCLIP2TextEncoder",
-        _ffn("dense_1 dense_2", stacks=_ENCODER),
-    ),
-    (
-        "Mixtral",
-        _ffn(
-            f"{_EXPERT} _expert_feedforward_intermediate_dense",
-            inside="_sparse_moe_block.expert_bank",
-            experts=True,
-        ),
-    ),
-    ("QwenMoe", _FUSED, _SHARED, _DENSE),
-    ("Qwen3Moe", _FUSED, _DENSE),
-    (
-        "GptOss",
-        _ffn(
-            "gate_up_proj down_proj",
-            inside="sparse_moe_block.experts",
-            experts=True,
-            packing="pairs",
-        ),
-    ),
-    ("Qwen3_5Moe", _FUSED, _SHARED_3_5),
-)
-_REFUSED = {
-    "Gemma3n": "its activation sparsity takes statistics over all neurons, so that a "
-    "narrower model computes something else"
-}
 _LLAMA_TOKENS = ("<unk>", "<s>", "</s>")
 _LLAMA3_TOKENS = (
     "<|begin_of_text|> <|end_of_text|> <|start_header_id|> <|end_header_id|> <|eot_id|>"
 )
-_FROM_NOTHING = {
-    "Llama": ScratchSpec("sentencepiece", _LLAMA_TOKENS),
-    "Llama3": ScratchSpec("bpe", tuple(_LLAMA3_TOKENS.split())),
-    "Mistral": ScratchSpec("sentencepiece", _LLAMA_TOKENS),
-    "Qwen": ScratchSpec("bpe", ("<|endoftext|>",)),
-    "Qwen3": ScratchSpec("bpe", ("<|endoftext|>", "<|im_end|>"), needs_head_dim=True),
-    "Phi3": ScratchSpec("sentencepiece", ("<unk>", "<s>", "<|endoftext|>")),
-    "Gemma": ScratchSpec(
-        "sentencepiece",
-        # KerasHub's class demands the first three, its templates use the last two.
-        ("<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"),
-        needs_head_dim=True,
-        key_value_heads=1,
-    ),
-}
-_NEED_START = ("Gemma", "Gemma3", "Gemma4")
-
-
-def _rows() -> dict[str, Family]:
-    layouts = {p: parts for names, *parts in _LAYOUTS for p in names.split()}
-    return {
-        prefix if prefix.endswith("Encoder") else f"{prefix}Backbone": Family(
-            prefix,
-            tuple(layouts.get(prefix, ())),
-            _REFUSED.get(prefix, ""),
-            _FROM_NOTHING.get(prefix),
-            prefix in _NEED_START,
-        )
-        for prefix in (*layouts, *_REFUSED)
-    }
-
-
-#: Class of the backbones -> their row.
-FAMILIES: dict[str, Family] = _rows()
-#: Name in a run's description -> the row, of those a run can begin from nothing with.
+_GEMMA_TOKENS = "<pad> <eos> <bos> <unk> <start_of_turn> <end_of_turn>"
+#: Name in a run's description -> how a run can begin with a model of the family.
 # (`Any`, because the type checker cannot know that these have all parts.)
 HUB_FAMILIES: Mapping[str, Any] = types.MappingProxyType(
-    {row.prefix.lower(): row for row in FAMILIES.values() if row.from_nothing}
+    {
+        spec.prefix.lower(): spec
+        for spec in (
+            ScratchSpec("Llama", "sentencepiece", _LLAMA_TOKENS),
+            ScratchSpec("Llama3", "bpe", tuple(_LLAMA3_TOKENS.split())),
+            ScratchSpec("Mistral", "sentencepiece", _LLAMA_TOKENS),
+            ScratchSpec("Qwen", "bpe", ("<|endoftext|>",)),
+            ScratchSpec(
+                "Qwen3", "bpe", ("<|endoftext|>", "<|im_end|>"), needs_head_dim=True
+            ),
+            ScratchSpec("Phi3", "sentencepiece", ("<unk>", "<s>", "<|endoftext|>")),
+            ScratchSpec(
+                "Gemma",
+                "sentencepiece",
+                # KerasHub's class demands the first three, its templates the last two.
+                tuple(_GEMMA_TOKENS.split()),
+                needs_head_dim=True,
+                key_value_heads=1,
+            ),
+        )
+    }
 )
+_NEED_START = ("GemmaBackbone", "Gemma3Backbone", "Gemma4Backbone")
 
 
 def is_backbone(layer: object) -> bool:
@@ -274,45 +133,31 @@ def needs_start(backbone: type) -> bool:
     Gemma 3 270M: 5.70 nats per token of WikiText-2 in windows of 256 without it, 4.35
     with it (6 windows, in transformers).
     """
-    rows = [FAMILIES.get(cls.__name__) for cls in backbone.__mro__ if _from_hub(cls)]
-    return any(row is not None and row.needs_start for row in rows)
+    return any(_from_hub(c) and c.__name__ in _NEED_START for c in backbone.__mro__)
 
 
 def check_family(backbone: keras.Model) -> None:
-    """Refuses a backbone of a family in the table that cannot be pruned."""
-    if _class_of_hub(backbone) in FAMILIES:
-        ffn_layouts(backbone)
+    """Rejects a backbone whose FFNs cannot be pruned."""
+    why = why_refused(backbone)
+    if why is not None:
+        raise ArgumentError(f"{class_of_hub(backbone)} cannot be pruned: {why}.")
 
 
-def ffn_layouts(backbone: keras.Model) -> tuple[FFNLayout, ...]:
-    """Where a backbone keeps its FFNs; of more than one layout, a block has some.
-
-    Refuses one that is not in the table or cannot be pruned.
-    """
-    name = _class_of_hub(backbone)
-    row = FAMILIES.get(name)
-    if row is None:
-        known = ", ".join(name for name, row in FAMILIES.items() if row.layouts)
-        raise ArgumentError(
-            f"{name} is not among the families whose FFNs are known: {known}. Add its "
-            "row to hub/families.py; for a model of your own see PrunableGatedFFN."
+def why_refused(backbone: keras.Model) -> str | None:
+    """Why the FFNs of a backbone cannot be pruned; None if they may be."""
+    name = class_of_hub(backbone)
+    if name == "Gemma3nBackbone":
+        return (
+            "its activation sparsity takes statistics over all neurons, so that a "
+            "narrower model computes something else"
         )
-    if row.refused:
-        raise ArgumentError(f"{name} cannot be pruned: {row.refused}.")
-    first, *others = row.layouts
-    for attribute, (value, reason) in first.requires.items():
-        if getattr(backbone, attribute) != value:
-            raise ArgumentError(
-                f"This {name} cannot be pruned: {reason} "
-                f"({attribute}={getattr(backbone, attribute)!r})."
-            )
-    if first.gate_if and not getattr(backbone, first.gate_if):
-        first = dataclasses.replace(first, gate="")
-    return (first, *others)
+    if name == "Gemma4Backbone" and backbone.enable_moe_block:
+        return "it has a mixture of experts (enable_moe_block=True)"
+    return None
 
 
-def _class_of_hub(backbone: keras.Model) -> str:
-    # A class that a user derives from KerasHub's is of KerasHub's family.
+def class_of_hub(backbone: keras.Model) -> str:
+    """The name of a backbone's class, or of KerasHub's that it is derived from."""
     return next(c for c in type(backbone).__mro__ if _from_hub(c)).__name__
 
 
@@ -325,22 +170,9 @@ def _from_hub(cls: type) -> bool:
     return cls.__module__.split(".")[0] == "keras_hub"
 
 
-#: Arguments of a backbone: query heads, key/value heads, features of a head.
-Arguments: TypeAlias = tuple[str, str, str]
-#: Of families whose config sets the width of a head: the others have no stock model
-#: with fewer heads of the same width.
-HEAD_ARGUMENTS: Mapping[str, Arguments] = {
-    f"{family}Backbone": ("num_query_heads", "num_key_value_heads", "head_dim")
-    for family in "Mistral Qwen3 Qwen3Moe Gemma Gemma3 Gemma4 GptOss".split()
-}
-#: Of backbones with several lists of blocks: by the attribute that is the list.
-STACKED_HEAD_ARGUMENTS: Mapping[str, Mapping[str, Arguments]] = {
-    "T5GemmaBackbone": {
-        f"{side}_layers": (
-            f"{side}_num_attention_heads",
-            f"{side}_num_key_value_heads",
-            f"{side}_head_dim",
-        )
-        for side in ("encoder", "decoder")
-    }
-}
+#: Backbones whose config sets the width of a head: the others have no stock model with
+#: fewer heads of the same width.
+HEADS = tuple(
+    f"{family}Backbone"
+    for family in "Mistral Qwen3 Qwen3Moe Gemma Gemma3 Gemma4 GptOss T5Gemma".split()
+)

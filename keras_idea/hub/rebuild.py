@@ -7,7 +7,6 @@ from typing import Any
 import keras
 
 from keras_idea._keras.layers import walk
-from keras_idea._keras.variables import plain_name, without_values
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.kept import keep, kept_of
@@ -18,7 +17,7 @@ def rebuild_backbone(
 ) -> keras.Model:
     """A backbone of the same class, its config but for `overrides`, with new values."""
     patch_get_config(backbone)
-    config = _plain({**backbone.get_config(), **(overrides or {})})
+    config = with_numbers({**backbone.get_config(), **(overrides or {})}, {})
     made: keras.Model = type(backbone).from_config(config)
     keep(made, kept_of(backbone))
     return made
@@ -47,30 +46,6 @@ def check_plain(model: keras.layers.Layer) -> None:
                 f"{f' ({mode})' if mode else ''}, so that no smaller model could be "
                 f"made of it from its config. {cure}."
             )
-
-
-def check_rebuildable(backbone: keras.Model) -> None:
-    """Makes a backbone again from its config, without values, as `compact` will.
-
-    Refuses it if its class cannot, or if the new one has other variables.
-    """
-    wrong = "has other variables"
-    try:
-        with without_values():
-            copy = rebuild_backbone(backbone)
-        old, new = (
-            [(plain_name(v), tuple(v.shape), v.dtype) for v in model.variables]
-            for model in (backbone, copy)
-        )
-        if old == new:
-            return
-    except Exception as error:
-        wrong = f"is refused by its class: {error}"
-    raise ArgumentError(
-        f"{type(backbone).__name__} '{backbone.name}', made again from its config, "
-        f"{wrong}. It could be neither saved nor compacted once it is narrow. Prune a "
-        "model that its config describes fully."
-    )
 
 
 def rebuild_task(
@@ -116,13 +91,18 @@ def add_to_config(kind: Any, more: Callable[[Any], dict[str, Any]]) -> None:
     kind.get_config = mended
 
 
-def _plain(config: Any) -> Any:
-    """A copy whose lists and dicts are Python's own.
+def with_numbers(config: Any, changes: Mapping[tuple, int], path: tuple = ()) -> Any:
+    """A copy of a config, with other numbers at some places in it.
 
-    Those of a Keras model are tracked, and would tie the new model to the old.
+    A place is a tuple of keys and indices. Lists and dicts are Python's own: those of
+    a Keras model are tracked, and would tie the new model to the old.
     """
+    if path in changes:
+        return changes[path]
     if isinstance(config, dict):
-        return {key: _plain(value) for key, value in config.items()}
+        return {k: with_numbers(v, changes, (*path, k)) for k, v in config.items()}
     if isinstance(config, list):
-        return [_plain(value) for value in config]
+        return [with_numbers(v, changes, (*path, i)) for i, v in enumerate(config)]
+    if type(config) is tuple:
+        return tuple(with_numbers(list(config), changes, path))
     return config

@@ -55,9 +55,6 @@ ARGUMENTS = [
     ("`hidden_dim`", lambda: ki.PrunableGatedFFN(0)),
     ("`hidden_dim`", lambda: ki.PrunableFFN(2.5)),
     ("`hidden_dim`", lambda: ki.GatedFFN("8")),
-    ("`use_bias`", lambda: ki.GatedFFN(8, use_bias=1)),
-    ("rank", lambda: ki.GatedFFN(4).build((3,))),
-    ("last dimension", lambda: ki.GatedFFN(4).build((2, None))),
     ("`mask`", lambda: ki.PrunableGatedFFN(4).mask),
     ("`compact()`", lambda: ki.PrunableGatedFFN(4).compact()),
     ("`ema_decay`", lambda: Sensitivity(ema_decay=1.0)),
@@ -202,7 +199,7 @@ MODELS = [
     ),
     (
         ArgumentError,
-        "which keeps 5",
+        "keeps 5",
         m.heads,
         fitted(by_targets(targets={"kv_groups": 5})),
         "sgd",

@@ -8,10 +8,9 @@ from tests.support import ROOT
 PACKAGE = ROOT / "keras_idea"
 # What a caller in the same file, or Keras, or Python itself waits for.
 OTHERS = {
-    "_callbacks/checkpoint/state.py": {"OSError"},
+    "_callbacks/checkpoint.py": {"OSError"},
     "__init__.py": {"AttributeError", "ImportError"},
     "_keras/symbolic.py": {"ValueError"},
-    "functional/width.py": {"NotImplementedError"},
     "hub/importer.py": {"KeyError"},
     "methods/method.py": {"NotImplementedError"},
     "_schedules.py": {"NotImplementedError"},

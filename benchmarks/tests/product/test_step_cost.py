@@ -6,7 +6,7 @@ import keras
 import pytest
 
 from benchmarks import contestants, proof, step_cost
-from keras_idea._step import scores_and_masks
+from keras_idea._step import algorithm
 
 TINY = dataclasses.replace(contestants.SHAPES["tiny"], steps=4)
 
@@ -76,7 +76,7 @@ def test_a_pruner_that_counts_and_does_not_prune_is_found_out(monkeypatch):
     contestants.start_pruner(model, schedule)
     contestants.fit(model, shape, contestants.make_data(shape, 8))
     proof.check_masked("pruning", model, schedule(8), steps=8)
-    monkeypatch.setattr(scores_and_masks, "zero_rows", lambda cuts, mask: None)
+    monkeypatch.setattr(algorithm, "zero_rows", lambda cuts, mask: None)
     contestants.fit(model, shape, contestants.make_data(shape, 16))
     with pytest.raises(proof.NotPrunedError, match="weights in pruned rows"):
         proof.check_masked("pruning", model, schedule(24), steps=24)

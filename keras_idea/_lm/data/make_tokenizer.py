@@ -46,9 +46,9 @@ def make_tokenizer(
     if kind != "bytes" and not text.strip():
         raise ConfigError("`text` is empty. Give text to train a tokenizer on.")
     row = HUB_FAMILIES[family]
-    special = row.from_nothing.special_tokens
+    special = row.special_tokens
     tokenizer_class = getattr(keras_hub.tokenizers, f"{row.prefix}Tokenizer")
-    if row.from_nothing.tokenizer == "bpe":
+    if row.tokenizer == "bpe":
         merges = [] if kind == "bytes" else _train_bpe(text, size - len(special))
         merged = [merge.replace(" ", "") for merge in merges]
         # A byte's id is the byte. Two merges may make the same token.
@@ -72,7 +72,7 @@ def check_tokenizer(
 
     `name` is what the message calls the argument `kind`.
     """
-    row = HUB_FAMILIES[family].from_nothing
+    row = HUB_FAMILIES[family]
     if kind not in ("bytes", row.tokenizer):
         raise ConfigError(
             f"`{name}` must be 'bytes' or {row.tokenizer!r} for {family!r}: its "

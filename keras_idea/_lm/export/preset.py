@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_idea._files import replacing, reserve, weights_bytes
+from keras_idea._files import replacing, reserve
 from keras_idea._lm.export.target import (
     NO_TOKENIZER,
     Export,
@@ -64,9 +64,10 @@ def export_preset(model: keras.Model, path: str | os.PathLike) -> Export:
     backbone = lm.backbone if is_task(lm) else lm
     policy = backbone.dtype_policy
     patch_get_config(backbone)
-    size = weights_bytes(model.count_params(), len(model.variables))
     with replacing(path) as folder:
-        reserve(folder.parent, size)  # HDF5 ends the process if the disk is full
+        reserve(
+            folder.parent, model.variables
+        )  # HDF5 ends the process if the disk is full
         save_preset(lm, folder)
         for file in sorted(folder.glob("*.json")):
             # It must load where this package is not installed.

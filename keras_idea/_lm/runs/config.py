@@ -108,7 +108,7 @@ class Model(Table):
     @property
     def key_value_heads(self) -> int:
         """Key/value heads of a model that begins from nothing."""
-        own = HUB_FAMILIES[self.hub].from_nothing.key_value_heads
+        own = HUB_FAMILIES[self.hub].key_value_heads
         return self.num_key_value_heads or own or self.num_heads
 
     @property

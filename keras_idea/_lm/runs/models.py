@@ -8,7 +8,10 @@ from typing import Any
 
 import keras
 
-from keras_idea._finding.find_heads import find_heads
+from keras_idea._finding.explain import why_no_heads
+from keras_idea._finding.find import find_ffns, find_groups
+from keras_idea._graph.configs import numbers_of
+from keras_idea._groups.experts import ExpertGroup
 from keras_idea._keras.variables import without_parameters, without_values
 from keras_idea._lm.data.make_tokenizer import (
     DEFAULT_VOCABULARY_SIZE,
@@ -22,8 +25,7 @@ from keras_idea._lm.runs.sizes import Sizes, narrow_sizes
 from keras_idea._lm.runs.text import tokens_of
 from keras_idea._validation import require
 from keras_idea.errors import ConfigError
-from keras_idea.hub.families import HEAD_ARGUMENTS, HUB_FAMILIES, needs_start
-from keras_idea.hub.ffn import hub_ffns
+from keras_idea.hub.families import HUB_FAMILIES, needs_start
 from keras_idea.hub.folder import task_class
 from keras_idea.hub.kept import save_preset
 from keras_idea.hub.loading import (
@@ -33,7 +35,7 @@ from keras_idea.hub.loading import (
     outline,
     preprocessor_of,
 )
-from keras_idea.hub.rebuild import patch_get_config
+from keras_idea.hub.rebuild import patch_get_config, with_numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,25 +73,23 @@ def _of_family(config: RunConfig, family: str, vocabulary_size: int | None) -> S
     if vocabulary_size is None:
         vocabulary_size = shape.vocabulary_size or DEFAULT_VOCABULARY_SIZE
         if shape.tokenizer == "bytes":
-            vocabulary_size = row.from_nothing.smallest_vocabulary
+            vocabulary_size = row.smallest_vocabulary
     arguments = {
         "vocabulary_size": vocabulary_size,
         "num_layers": shape.num_layers,
         "num_query_heads": shape.num_heads,
         "num_key_value_heads": shape.key_value_heads,
         "hidden_dim": shape.model_dim,
-        "intermediate_dim": shape.hidden_dim * row.layouts[0].per_neuron,
+        "intermediate_dim": 2 * shape.hidden_dim,  # for Gemma it counts both matrices
         "dtype": config.run.dtype,
     }
-    if row.from_nothing.needs_head_dim or "kv_groups" in shape.pruned_kinds:
+    if row.needs_head_dim:
         arguments["head_dim"] = shape.model_dim // shape.num_heads
-    return _of_hub(
-        shape,
-        getattr(hub.models, f"{row.prefix}CausalLM"),
-        getattr(hub.models, f"{row.prefix}Backbone"),
-        arguments,
-        {"intermediate_dim": row.layouts[0].per_neuron},
-    )
+    backbone = getattr(hub.models, f"{row.prefix}Backbone")
+    with without_values():
+        first = backbone.from_config(arguments)
+    task = getattr(hub.models, f"{row.prefix}CausalLM")
+    return _of_hub(shape, task, first, shape.hidden_dim)
 
 
 def _of_preset(config: RunConfig, preset: str) -> Source:
@@ -99,8 +99,7 @@ def _of_preset(config: RunConfig, preset: str) -> Source:
     backbone: Any = outline(preset, dtype)
     check_language_model(preset, backbone)
     patch_get_config(backbone)
-    ffns = hub_ffns(backbone)
-    if any(ffn.layout.experts for ffn in ffns):
+    if any(isinstance(ffn.weights, ExpertGroup) for ffn in find_ffns(backbone)):
         raise ConfigError(
             "`model.preset`: a mixture of experts adds the loss of its router to that "
             "of the text. Prune it in Python, with `IdeaPruneCallback`."
@@ -112,39 +111,35 @@ def _of_preset(config: RunConfig, preset: str) -> Source:
         model.preprocessor = None  # it trains on tokens
         return model
 
-    widths = {ffn.width_argument: ffn.layout.per_neuron for ffn in ffns}
-    arguments = backbone.get_config()
-    found = _of_hub(config.model, task, type(backbone), arguments, widths)
+    found = _of_hub(config.model, task, backbone)
     positions = getattr(backbone, "max_sequence_length", None)
     return dataclasses.replace(found, wide=wide, positions=positions)
 
 
-def _of_hub(
-    shape: Model, task: Any, backbone: Any, arguments: dict[str, Any], widths: Any
-) -> Source:
+def _of_hub(shape: Model, task: Any, first: Any, width: int | None = None) -> Source:
     """Stock models of a KerasHub class, of any sizes.
 
-    `arguments` are the backbone's at the start. `widths` maps the ones that set the FFN
-    width to what a neuron takes of them.
+    `first` is a backbone of the class; `width`: neurons at the start; None: its own.
     """
-    prunes_heads = "kv_groups" in shape.pruned_kinds
-    if prunes_heads and backbone.__name__ not in HEAD_ARGUMENTS:
-        raise ConfigError(
-            f"The key/value heads of a {backbone.__name__} cannot be pruned: its config"
-            ' cannot set the width of a head. Leave "kv_groups" out.'
-        )
+    backbone, arguments = type(first), first.get_config()
+    ffns = [ffn.weights for ffn in find_ffns(first)]
+    set_width, set_heads = numbers_of(first, ffns), None
+    start = Sizes(width or ffns[0].hidden_dim)
+    if "kv_groups" in shape.pruned_kinds:
+        for path, why in why_no_heads(first).items():
+            raise ConfigError(
+                f"The key/value heads of {path!r} cannot be pruned: {why}. "
+                'Leave "kv_groups" out.'
+            )
+        heads = [group.weights for group in find_groups(first, ["kv_groups"])]
+        set_heads = numbers_of(first, heads)
+        start = Sizes(start.neurons, heads[0].hidden_dim)
 
     def make(sizes: Sizes) -> keras.Model:
-        given = dict(arguments)
-        for name, per_neuron in widths.items():
-            given[name] = sizes.neurons * per_neuron
-        if sizes.kv_groups is not None:
-            queries, keys_and_values, head_dim = HEAD_ARGUMENTS[backbone.__name__]
-            heads = given[queries]
-            given[head_dim] = given[head_dim] or given["hidden_dim"] // heads
-            given[queries] = heads // given[keys_and_values] * sizes.kv_groups
-            given[keys_and_values] = sizes.kv_groups
-        return backbone.from_config(given)
+        changes = set_width(sizes.neurons)
+        if set_heads is not None and sizes.kv_groups is not None:
+            changes |= set_heads(sizes.kv_groups)
+        return backbone.from_config(with_numbers(arguments, changes))
 
     def stock(sizes: Sizes) -> keras.Model:
         # By keyword: Gemma 3 has them in another order.
@@ -156,16 +151,6 @@ def _of_hub(
         with without_parameters():  # the task makes an optimizer, with a value
             return task(backbone=made, preprocessor=None)
 
-    name, per_neuron = next(iter(widths.items()))
-    start = Sizes(arguments[name] // per_neuron)
-    if prunes_heads:
-        heads = arguments[HEAD_ARGUMENTS[backbone.__name__][1]]
-        start = Sizes(start.neurons, heads)
-        for path, why in find_heads(outlined(start)).left_out.items():
-            raise ConfigError(
-                f"The key/value heads of {path!r} cannot be pruned: {why}. "
-                'Leave "kv_groups" out.'
-            )
     return Source(
         start,
         arguments["vocabulary_size"],

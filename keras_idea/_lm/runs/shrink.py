@@ -24,8 +24,7 @@ from keras_idea._lm.export.preset import export_preset
 from keras_idea._lm.export.target import check_target
 from keras_idea._lm.report.table import markdown_table
 from keras_idea._lm.runs.judge import whole_text
-from keras_idea._shapes.shrink import shrink
-from keras_idea._shapes.targets import VOCABULARY
+from keras_idea._shapes.shrink import VOCABULARY, shrink
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import needs_start
 from keras_idea.hub.inputs import token_inputs

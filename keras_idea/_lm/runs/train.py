@@ -10,13 +10,12 @@ import dataclasses
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_idea import _processes as processes
 from keras_idea import methods
 from keras_idea._callbacks import IdeaPruneCallback
-from keras_idea._callbacks.checkpoint.state import newest, restore_model
-from keras_idea._files import replacing, reserve, weights_bytes
+from keras_idea._callbacks.checkpoint import newest, restore_model
+from keras_idea._files import replacing, reserve
 from keras_idea._finding.find import find_groups
 from keras_idea._keras.layers import all_layers
 from keras_idea._lm import distribution as devices
@@ -162,9 +161,8 @@ def _train_and_prune(run: Run) -> keras.Model | None:
             layer.dtype_policy = "float32"
         # HDF5 ends the whole process if the disk is full.
         variables = [*narrow[0].variables, *narrow[0].optimizer.variables]
-        size = sum(int(np.prod(v.shape)) for v in variables)
         with replacing(run.folder.path / SAVED_AS) as path:
-            reserve(run.folder.path, weights_bytes(size, len(variables)))
+            reserve(run.folder.path, variables)
             run.models.save(narrow[0], path)
         print(f"The narrow model is saved: {run.folder.shown}/{SAVED_AS}")
 
@@ -197,8 +195,8 @@ def _on_one_device(run: Run) -> keras.Model:
         restore_model(model, saved)
         return model
     raise ConfigError(
-        "The last checkpoint, from which the trained model is put together, is damaged."
-        " Give the same command again; it resumes from the one before."
+        "The last checkpoint, from which the trained model is put together, is not of "
+        "the last step. Give the same command again."
     )
 
 

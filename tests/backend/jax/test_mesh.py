@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_idea._callbacks.checkpoint.state import newest
+from keras_idea._callbacks.checkpoint import newest
 from keras_idea_cli import main
 from tests.support import ROOT
 from tests.support.tiny_run import ALONE, TEXT, metrics, with_hub, with_keys

@@ -73,7 +73,7 @@ def test_it_is_pruned_as_a_model_that_calls_the_same(x):
 
 
 def test_a_run_is_resumed_to_the_last_random_number(x, tmp_path):
-    """What is done before the first step, the proof too, draws none."""
+    """What is done before the first step, the trial too, draws none."""
     whole = fitted(compiled(VAE), x, epochs=4)["total"]
     fitted(compiled(VAE), x, 2, [ki.Checkpoint(tmp_path / "kept")])
     model, checkpoint = compiled(VAE), ki.Checkpoint(tmp_path / "kept")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
-from keras_idea._callbacks.prune.run import stored_neurons
+from keras_idea._callbacks.run import stored_neurons
 from tests.support import algorithm_reference as reference
 from tests.support.helpers import (
     LossRecorder,

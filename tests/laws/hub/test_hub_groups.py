@@ -1,15 +1,22 @@
-"""The FFNs found in KerasHub's models are those of the table; its cache writes text."""
+"""The FFNs found in KerasHub's models, whose configs follow; its cache writes text."""
 
 import keras_hub
 import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea._graph.configs import check_configs
 from keras_idea._lm.runs.results import write
-from keras_idea.hub.ffn import hub_ffns
+from keras_idea._surgery.narrow_in_place import narrow_whole
 from keras_idea.hub.inputs import token_inputs
 from tests.support.encoders import ENCODERS
 from tests.support.hub_models import MODELS, tiny_lm
+
+
+def first_half(ffn):
+    half = np.arange(ffn.hidden_dim // 2)
+    return np.broadcast_to(half, (*ffn.units_shape[:-1], len(half)))
+
 
 DAILY = ("deit", "dinov2", "llama tied", "llama3", "llama", "qwen3", "siglip text")
 
@@ -24,21 +31,21 @@ DAILY = ("deit", "dinov2", "llama tied", "llama3", "llama", "qwen3", "siglip tex
 def test_found(name):
     row = {**MODELS, **ENCODERS}[name]
     backbone = getattr(keras_hub.models, row.backbone)(**row.arguments)
-    known, found = hub_ffns(backbone), ki.find_ffns(backbone)
+    found = ki.find_ffns(backbone)
     assert len(found) == row.ffns == len({ffn.name for ffn in found})
-    assert {frozenset(ffn.layers) for ffn in found} == {
-        frozenset(ffn.layers) for ffn in known
-    }
-    by_first = {id(ffn.layers[0]): ffn for ffn in known}
     for ffn in found:
-        one = by_first[id(ffn.layers[0])]
-        assert ffn.hidden_dim == ffn.width == ffn.full_dim == one.hidden_dim
-        # Up, gate and down are in their places, and the biases after them.
-        cuts = [
-            [(id(c.variable), c.axis, c.group, c.packing) for c in f.cuts()]
-            for f in (ffn, one.group)
-        ]
-        assert cuts[0] == cuts[1]
+        assert ffn.hidden_dim == ffn.width == ffn.full_dim
+        assert {cut.packing for cut in ffn.cuts()} <= {"", row.packing}
+    config = backbone.get_config()
+    check_configs(backbone, [(ffn, ffn.hidden_dim // 2) for ffn in found], True)
+    assert backbone.get_config() == config
+    narrow_whole(backbone, [(ffn, first_half(ffn)) for ffn in found])
+    halves = {name: config[name] // 2 for name in row.widths}
+    assert backbone.get_config() == {**config, **halves}
+    again = type(backbone).from_config(backbone.get_config())
+    shapes = [[tuple(v.shape) for v in m.variables] for m in (again, backbone)]
+    assert shapes[0] == shapes[1]
+    found = ki.find_ffns(backbone)
     explained = ki.explain(backbone)
     assert explained.taken == {ffn.name: ffn.hidden_dim for ffn in found}
     told = [line.split() for line in str(explained).splitlines()]

@@ -122,7 +122,7 @@ class TestRefused:
         [
             ({"blocks": 5}, {}, "has 4. Give at most that"),
             ({"features": 8}, {}, r"`targets\['features'\]`"),
-            ({"blocks": 2}, {"data": None}, "needs `data` to rank"),
+            ({"blocks": 2}, {"data": None}, "`data` are needed"),
             (["neurons"], {}, "`targets` must be a dict"),
             ({"neurons": 2}, {"target_parameters": 99}, "`targets` must list"),
         ],

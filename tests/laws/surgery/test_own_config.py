@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea._graph.configs import check_configs
+from keras_idea._surgery.narrow_in_place import narrow_whole
 
 X = np.random.default_rng(0).normal(size=(16, 8)).astype("float32")
 FIT = {"batch_size": 8, "verbose": 0}
@@ -30,35 +32,79 @@ class OfDense(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_idea_tests")
-class ReadOnly(keras.layers.Layer):
-    """Its width is a property, as in Keras's own layers, or lies somewhere else."""
+class Listed(keras.layers.Layer):
+    """Its widths are entries of a list in its config, read-only ones of a dict."""
 
-    def __init__(self, ff_dim=12, apart=False, **kwargs):
+    def __init__(self, dims=(12, 12), **kwargs):
         super().__init__(**kwargs)
-        self._ff_dim, self.apart, self.numbers = ff_dim, apart, {"ff_dim": ff_dim}
-        self.up, self.down = keras.layers.Dense(ff_dim, "relu"), keras.layers.Dense(8)
+        self.numbers = {"dims": list(dims)}
+        self.ups = [keras.layers.Dense(dim, "relu") for dim in dims]
+        self.downs = [keras.layers.Dense(8) for _ in dims]
+
+    def call(self, x):
+        for up, down in zip(self.ups, self.downs, strict=True):
+            x = x + down(up(x))
+        return x
+
+    def get_config(self):
+        return {**super().get_config(), "dims": self.numbers["dims"]}
+
+
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class Half(keras.layers.Layer):
+    """Its width is a read-only property, as in Keras's own layers, and twice 6."""
+
+    def __init__(self, half=6, **kwargs):
+        super().__init__(**kwargs)
+        self._half = half
+        self.up, self.down = keras.layers.Dense(2 * half, "relu"), keras.layers.Dense(8)
 
     def call(self, x):
         return x + self.down(self.up(x))
 
     @property
-    def ff_dim(self):
-        return self.numbers["ff_dim"] if self.apart else self._ff_dim
+    def half(self):
+        return self._half
 
     def build(self, shape):
         self.up.build(shape)
-        self.down.build((*shape[:-1], self.ff_dim))
+        self.down.build((*shape[:-1], 2 * self.half))
 
     def get_config(self):
-        own = {"ff_dim": self.ff_dim, "apart": self.apart}
-        return {**super().get_config(), **own}
+        return {**super().get_config(), "half": self.half}
+
+
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class Fixed(Half):
+    """Its config does not have its width."""
+
+    def get_config(self):
+        return keras.layers.Layer.get_config(self)
+
+
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class Outer(keras.layers.Layer):
+    """Holds a block as a part of its config."""
+
+    def __init__(self, inner=None, **kwargs):
+        super().__init__(**kwargs)
+        self.inner = keras.saving.deserialize_keras_object(inner) if inner else Half()
+
+    def call(self, x):
+        return self.inner(x)
+
+    def get_config(self):
+        inner = keras.saving.serialize_keras_object(self.inner)
+        return {**super().get_config(), "inner": inner}
 
 
 BLOCKS = {
-    "a read-only number": ReadOnly,
+    "half of it, read-only": Half,
     "a number that Keras notes": lambda: OfDense(8, 12),
+    "entries of a list": Listed,
+    "a block in its config": Outer,
 }
-IN_VAIN = "The config of .* makes layers of another width"
+IN_VAIN = "The config of .* makes"
 
 
 def around(block):
@@ -94,8 +140,8 @@ def test_a_config_follows_and_the_file_loads(kind, compact, tmp_path):
 
 @pytest.mark.parametrize("compact", ["end", "off"])
 def test_a_config_that_cannot_follow_is_told(compact, tmp_path):
-    said = r"The config of ReadOnly '.*' makes"
-    model = around(ReadOnly(apart=True))
+    said = r"The config of Fixed '.*' makes"
+    model = around(Fixed())
     if compact == "end":
         with pytest.warns(UserWarning, match=said):
             prune(model, compact)
@@ -107,3 +153,43 @@ def test_a_config_that_cannot_follow_is_told(compact, tmp_path):
     narrow.save(tmp_path / "narrow.keras")
     with pytest.raises(ValueError):
         keras.models.load_model(tmp_path / "narrow.keras")
+
+
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class Attention(keras.layers.Layer):
+    """Its heads are `dim / heads` wide, unless it is told how wide."""
+
+    def __init__(self, heads=4, size=None, **kwargs):
+        super().__init__(**kwargs)
+        self.heads, self.size = heads, size
+        self.attention = keras.layers.MultiHeadAttention(heads, size or 8 // heads)
+
+    def call(self, x):
+        return x + self.attention(x, x)
+
+    def get_config(self):
+        own = {"heads": self.heads, "size": self.size}
+        return {**super().get_config(), **own}
+
+
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class Divided(Attention):
+    """Nothing says how wide its heads are."""
+
+    def get_config(self):
+        return {**keras.layers.Layer.get_config(self), "heads": self.heads}
+
+
+def test_a_size_that_follows_from_the_number_of_heads():
+    inputs = keras.Input((5, 8))
+    model = keras.Model(inputs, Attention()(inputs))
+    (group,) = ki.find_groups(model)
+    check_configs(model, [(group, 2)], hub_only=False)
+    config = model.layers[1].get_config()
+    assert (config["heads"], config["size"]) == (4, None)
+    narrow_whole(model, [(group, np.arange(2))])
+    config = model.layers[1].get_config()
+    assert (config["heads"], config["size"]) == (2, 2)
+    model = keras.Model(inputs, Divided()(inputs))
+    with pytest.warns(UserWarning, match="with heads=2"):
+        check_configs(model, [(*ki.find_groups(model), 2)], hub_only=False)

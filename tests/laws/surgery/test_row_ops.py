@@ -5,49 +5,11 @@ import numpy as np
 import pytest
 
 from keras_idea._groups.cut import Cut
-from keras_idea._step.row_ops import (
-    mean_sensitivity,
-    narrower_mask,
-    of_active,
-    zero_rows,
-)
+from keras_idea._step.row_ops import mean_sensitivity, of_active, zero_rows
 from keras_idea._surgery.narrow_in_place import narrow_variable
 from tests.support.helpers import to_numpy
 
 RNG = np.random.default_rng(0)
-
-
-def expected(mask, importance, width):
-    """The `width` best that live; of equals the lower index stays; NaN is least."""
-    least = np.where(np.isnan(importance), -np.inf, importance)
-    order = np.argsort(-np.where(mask > 0, least, -np.inf), kind="stable")
-    order = [i for i in order if mask[i] > 0]
-    left = np.zeros_like(mask)
-    left[order[:width]] = 1.0
-    return left
-
-
-IMPORTANCES = {
-    "different": RNG.random(24),
-    "equals": RNG.integers(3, size=24),
-    "all equal": np.ones(24),
-    "zeros": np.where(np.arange(24) % 2, 0.0, RNG.random(24)),
-    "nan": np.where(np.arange(24) % 5, RNG.random(24), np.nan),
-    "infinite": np.where(np.arange(24) % 5, RNG.random(24), np.inf),
-}
-
-
-@pytest.mark.daily("torch", "jax", "tensorflow")
-@pytest.mark.parametrize("name", IMPORTANCES)
-@pytest.mark.parametrize("width", [1, 17, 24])
-def test_less(name, width):
-    mask = np.ones(24, "float32")
-    mask[[2, 3, 11, 15, 20, 22]] = 0.0
-    importance = IMPORTANCES[name].astype("float32")
-    given = [keras.ops.convert_to_tensor(value) for value in (mask, importance)]
-    right = expected(mask, importance, width)
-    np.testing.assert_array_equal(to_numpy(narrower_mask(*given, width)), right)
-    np.testing.assert_array_equal(to_numpy(given[0]), mask)
 
 
 @pytest.mark.daily("torch", "jax", "tensorflow")

@@ -1,27 +1,23 @@
 """The pruning callback: pruning by schedule, and narrowing in mid-run."""
 
-import contextlib
 import math
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import keras
 
 from keras_idea import _processes as processes
 from keras_idea import methods
-from keras_idea._callbacks.prune.checks import check_ready, plan_targets, verify
-from keras_idea._callbacks.prune.run import PruningRun
+from keras_idea._callbacks.run import PruningRun
 from keras_idea._finding.budget import Budget
-from keras_idea._finding.find import find_groups
 from keras_idea._finding.targets import Targets, check_groups, check_targets
 from keras_idea._keras.callbacks import forget_best, warn_user
 from keras_idea._keras.optimizer_variables import apply_count, as_int, innermost
 from keras_idea._signals import held_back
-from keras_idea._step.pruner import end_pruning
 from keras_idea._surgery.checks import Groups
 from keras_idea._validation import check_choice, check_int
-from keras_idea.functional.milestones import COMPACT, Compact
+from keras_idea.functional.width import COMPACT, Compact
 
 
 class IdeaPruneCallback(keras.callbacks.Callback):
@@ -31,18 +27,15 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     `begin_step`, the model trains at full width. In the pruning stage, over the next
     `prune_steps`, the width falls by a cubic to `target_dim`: the compiled step masks
     the least important neurons. With `compact="end"`, the next batch then narrows the
-    model. Kernels and optimizer state are sliced in place, and later steps are fast.
+    model: kernels and optimizer state are sliced in place, and later steps are fast.
 
     `compact="progressive"` also narrows the model at milestones during pruning. It
-    prunes the same neurons, with the same losses, in less time. It is slower if steps
-    are cheaper than compilations. Neurons and losses differ if `Dropout` acts on hidden
-    activations: it draws other numbers for fewer neurons.
+    prunes the same neurons, with the same losses, in less time, unless steps are
+    cheaper than compilations. `Dropout` on hidden activations draws other numbers.
 
     The logs of every epoch gain `width` (mean number of active neurons per FFN),
-    `sparsity` (fraction of the neurons pruned) and `learning_rate`. If heads are
-    pruned, they gain `kv_groups` (mean number of active key/value heads per attention
-    layer); if channels are, `channels` (mean number per group). Later callbacks see
-    these values.
+    `sparsity` (fraction of the neurons pruned) and `learning_rate`; of other kinds,
+    `kv_groups` and `channels` (mean number per group). Later callbacks see them.
 
     Build the model before `fit`. When an epoch ends and before the model is narrowed,
     the callback compares the active units with the schedule. It raises `PruningStopped`
@@ -53,8 +46,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
     present width, and `keras_idea.compact(model)` gives that width. Training without
     the callback gives masked neurons weights again, so compact first. After an
     exception, Keras calls no hook: call `on_train_end()` before you train the same
-    model without the callback, or pruning continues. Ctrl-C during the narrowing takes
-    effect after it.
+    model without the callback, or pruning continues.
 
     In your own train step, the callback scores what the model's optimizer applies. In a
     model without `call` (a VAE, for one) it prunes inside each model that the train
@@ -82,18 +74,16 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         targets: dict, list or None. What each kind keeps, in place of `target_dim`
             (the target of "neurons"): {"neurons": 0.4, "kv_groups": 0.5}. Units of
             "kv_groups" are key/value heads with their query heads, of "channels" those
-            of convolutions; see `keras_idea.find_groups`. With a budget, the kinds that
-            it prunes, such as ["neurons", "kv_groups"]: each keeps the same fraction.
-            None is "neurons" then. Defaults to None.
+            of convolutions. With a budget, a list of the kinds that it prunes: each
+            keeps the same fraction. Defaults to None ("neurons").
         groups: function or None. Takes an `FFN` handle, as from `keras_idea.find_ffns`,
-            and returns whether to prune it. None prunes all. Defaults to None.
+            and returns whether to prune it. Defaults to None (all).
         target_parameters: int >= 1 or None. A budget: the parameters that the narrow
-            model may have. The teacher of Keras's `Distiller` does not count; that of
-            another class does. Defaults to None.
+            model may have, without the teacher of a `Distiller`. Defaults to None.
         target_flops: int >= 1 or None. A budget: operations per token in a forward
             pass, two per weight in a matrix; of a model with convolutions per sample,
-            two per weight at each place where it is used (heights and widths that the
-            model leaves open count as 128). Defaults to None.
+            two per weight at each place where it is used (open heights and widths count
+            as 128). Defaults to None.
 
     Raises:
         ValueError: If an argument is outside its range. When `fit` begins: if the model
@@ -144,14 +134,13 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         self.update_every = check_int("update_every", update_every, minimum=1)
         self.groups = check_groups(groups)
         self._run: PruningRun | None = None  # of the `fit` under way
-        self._pruner: Any = None  # of the `fit` before, whose compiled step is kept
         # The batch before which something is due, and the optimizer's calls so far.
         self._due_batch, self._calls = math.inf, 0
         self._logs: dict[str, float] = {}  # when the last epoch ended
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy, or a pickle, begins without a run, and without a model."""
-        return {**vars(self), "_run": None, "_pruner": None, "_model": None}
+        return {**vars(self), "_run": None, "_model": None}
 
     @property
     def end_step(self) -> int:
@@ -162,23 +151,21 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         """Checks the plan, and sets the pruner to work."""
         model, self._run = self.model, None
         self._outer = id(sys.exc_info()[1])  # `fit` may be called in an `except`
-        check_ready(self, model)
-        found = find_groups(model)
-        end_pruning(model, found)  # of a fit that an exception has ended
-        targets = plan_targets(self, model, found)
-        self._run = PruningRun(self, model, targets, self._pruner)
-        self._pruner, self._logs = self._run.pruner, self._run.logs()
+        self._run = PruningRun(self, model)
+        self._logs = self._run.logs()
         self._count(0)
 
     def on_test_begin(self, logs: dict | None = None) -> None:
         """Evaluates the deterministic masks, if masks are being learned."""
         if self._run is not None and self._run.learner is not None:
-            self._run.show_masks(self.model, deterministic=True)
+            _ = self.model  # on jax this syncs the variables
+            self._run.learner.show()
 
     def on_test_end(self, logs: dict | None = None) -> None:
         """Goes back to the masks to train by."""
         if self._run is not None and self._run.learner is not None:
-            self._run.show_masks(self.model, deterministic=False)
+            optimizer = innermost(self.model.optimizer)
+            self._run.learner.draw(as_int(optimizer.iterations))
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Reads the optimizer's step once: for each batch it would cost time."""
@@ -187,8 +174,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Does what is due between two batches, such as narrowing the model."""
-        if batch >= self._due_batch:
-            self._catch_up()
+        if batch >= self._due_batch and self._run is not None:
+            self._catch_up(self._run)
             self._count(batch)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
@@ -197,9 +184,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         if run is None:
             return
         calls = as_int(apply_count(innermost(model.optimizer)))
-        with self._ended_by_errors():
-            verify(model, run, idle=calls == self._calls)
-        self._catch_up()
+        self._catch_up(run, idle=calls == self._calls)
         before, self._logs = self._logs, run.logs()
         if self._logs != before:
             forget_best(self)  # its weights are of another width
@@ -240,26 +225,24 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         per_step = optimizer.gradient_accumulation_steps or 1
         self._due_batch = batch + max(self._run.due_step * per_step - calls, 0)
 
-    def _catch_up(self) -> None:
-        """Does what is due; float16 skips steps, so there may be nothing yet."""
-        run, model = self._run, self.model  # on jax this syncs the variables
+    def _catch_up(self, run: PruningRun, idle: bool | None = None) -> None:
+        """Does what is due, and verifies before it; `idle` is known at an epoch's end.
+
+        float16 skips steps, so there may be nothing due yet.
+        """
+        model = self.model  # on jax this syncs the variables
         step = as_int(model.optimizer.iterations)
-        if run is None or step < run.due_step:
-            return
-        with self._ended_by_errors():
-            verify(model, run)
+        due = step >= run.due_step
+        try:
+            if due or idle is not None:
+                run.verify(model, bool(idle))
             said = run.catch_up(model, step)
-        forget_best(self)
-        self._pruner = run.pruner
+        except (ValueError, RuntimeError):
+            self.on_train_end()
+            raise
+        if due:
+            forget_best(self)
         verbose = (self.params or {}).get("verbose", 0)
         if said and verbose and processes.is_first():
             # A progress bar may stand on this line.
             print(said if verbose == 2 else f"\n{said}")
-
-    @contextlib.contextmanager
-    def _ended_by_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (ValueError, RuntimeError):
-            self.on_train_end()
-            raise

@@ -1,1 +1,0 @@
-"""What a run needs to go on, on disk."""

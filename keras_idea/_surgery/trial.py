@@ -1,0 +1,207 @@
+"""Tries a cut on an example, before the first step: masked must equal narrow.
+
+What was found about the units is tested on the model itself, in two forward passes. In
+the first, half of the units of each group are zeros; in the second they are cut out. No
+variable changes: values are replaced in a `keras.StatelessScope`.
+"""
+
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_idea import _processes as processes
+from keras_idea._finding.find import FFN
+from keras_idea._graph.configs import set_configs
+from keras_idea._graph.find import OPEN_SIZE
+from keras_idea._groups.kinds import CHANNELS, KindName
+from keras_idea._keras.callbacks import warn_user
+from keras_idea._keras.layers import (
+    called_parts,
+    student_of,
+    walk,
+)
+from keras_idea._keras.variables import shaped
+from keras_idea._signals import held_back
+from keras_idea._typing import Tensor
+from keras_idea._validation import what_was_raised
+from keras_idea.errors import ArgumentError
+from keras_idea.hub.compare import example_arrays, outputs_of, tolerance_of
+
+#: A group, and the ascending indices of the units that it keeps.
+Cuts: TypeAlias = Sequence[tuple[FFN, np.ndarray]]
+
+# A variable of smaller numbers, such as a bias at first, would hide an error.
+_SMALL = 1e-3
+#: Kinds whose masked units change the others (a mean over all): exact only when cut.
+_EXACT_WHEN_CUT: frozenset[KindName] = frozenset()
+
+
+def try_groups(model: keras.layers.Layer, groups: Sequence[FFN]) -> None:
+    """Tries to cut half of the active units out of groups; see `try_cuts`."""
+    rng = np.random.default_rng(0)
+    try_cuts(model, [(group, _half(group, rng)) for group in groups])
+
+
+def _half(group: FFN, rng: np.random.Generator) -> np.ndarray:
+    """Half of the active units, drawn: a regular half could hide a wrong order."""
+    kept, parts = group.kept_neurons(), group.device_parts
+    width = kept.shape[-1]
+    count = max(1, width // (2 * parts)) * parts
+    return kept[..., np.sort(rng.permutation(width)[:count])]
+
+
+@held_back()  # because the model says for a moment that it is narrower
+def try_cuts(model: keras.layers.Layer, cuts: Cuts) -> None:
+    """Compares a model of masked units with one in which they are cut out.
+
+    In a model without `call`, each model in it is tried. Warns if there is no example
+    on which the model can be called. Does nothing if several processes train.
+
+    Args:
+        model: keras.layers.Layer. Built and in sync. It is left as it was.
+        cuts: list of (group, ascending indices of the units that stay).
+
+    Raises:
+        ArgumentError: If the two differ, or if the narrow model raises. It names one
+            group.
+    """
+    cuts = [
+        (group, kept)
+        for group, kept in cuts
+        if kept.shape[-1] < group.hidden_dim and group.kind not in _EXACT_WHEN_CUT
+    ]
+    if processes.count() > 1:
+        return
+    for part in called_parts(student_of(model)):
+        inside = set(map(id, walk(part)))
+        theirs = [
+            (group, kept)
+            for group, kept in cuts
+            if inside.issuperset(map(id, group.layers))
+        ]
+        if theirs:
+            _try(part, theirs)
+
+
+def _try(part: keras.layers.Layer, cuts: Cuts) -> None:
+    """As `try_cuts`, of a part of a model that can be called."""
+    trial = _Trial(part, size_for([group for group, _ in cuts]))
+    try:
+        failure = trial.failure(cuts)
+    except Exception as error:  # of the masked model: out of memory, for one
+        warn_user(
+            f"Pruning of '{part.name}' was not tested on an example: "
+            f"{what_was_raised(error)}. Compare the outputs of the narrow model with "
+            "those of the masked one on your data."
+        )
+        return
+    while failure and len(cuts) > 1:
+        half = len(cuts) // 2
+        first = trial.failure(cuts[:half])
+        cuts = cuts[:half] if first else cuts[half:]
+        failure = first or failure
+    if failure:
+        [(group, _)] = cuts
+        raise ArgumentError(
+            f"The {group.units} of {group.name} cannot be pruned: without half of "
+            f"them, {failure}. The model's code reads them elsewhere, or computes "
+            "with their number. Leave them out: groups=lambda ffn: ffn.name != "
+            f"{group.name!r}."
+        )
+
+
+class _Trial:
+    """One model on one example."""
+
+    def __init__(self, model: keras.layers.Layer, size: int) -> None:
+        self._model, self._size = model, size
+
+    @functools.cached_property
+    def _inputs(self) -> Any:
+        inputs = example_arrays(self._model, self._size)
+        if inputs is None:
+            raise ArgumentError("the shapes or types of its inputs are not known")
+        return inputs
+
+    @functools.cached_property
+    def _values(self) -> dict[int, Tensor]:
+        """By the `id` of a variable, its value; torch keeps no graph of it."""
+        rng, values = np.random.default_rng(0), {}
+        for variable in self._model.variables:
+            value = ops.stop_gradient(variable.value)
+            if variable.trainable and keras.backend.is_float_dtype(variable.dtype):
+                if float(ops.max(ops.abs(value))) < _SMALL:
+                    value = ops.cast(0.05 * rng.normal(size=value.shape), value.dtype)
+            values[id(variable)] = value
+        return values
+
+    def failure(self, cuts: Cuts) -> str:
+        """What is wrong with the narrow model, or "" if it equals the masked one."""
+        masked, tolerance = self._outputs(self._masked(cuts)), tolerance_of(self._model)
+        if not any(np.isfinite(made).any() for made in masked):
+            raise ArgumentError("its outputs are not finite")
+        try:
+            with self._narrow(cuts) as values:
+                narrow = self._outputs(values)
+        except Exception as error:
+            return f"the model raises {what_was_raised(error)}"
+        if _same(masked, narrow, tolerance):
+            return ""
+        if not _same(masked, self._outputs(self._masked(cuts)), tolerance):
+            raise ArgumentError("its outputs are random")
+        return "the model computes something else than with zeros in their place"
+
+    def _masked(self, cuts: Cuts) -> dict[int, Tensor]:
+        values = dict(self._values)
+        for group, kept in cuts:
+            mask = np.zeros(group.units_shape, "float32")
+            np.put_along_axis(mask, kept, 1.0, axis=-1)
+            for cut in group.cuts():
+                value = values[id(cut.variable)]
+                stays = cut.spread(ops.convert_to_tensor(mask), 1) > 0
+                values[id(cut.variable)] = ops.where(stays, value, 0)
+        return values
+
+    @contextlib.contextmanager
+    def _narrow(self, cuts: Cuts) -> Iterator[dict[int, Tensor]]:
+        """A scope in which the model says that it is narrow; yields the values."""
+        values, changed = dict(self._values), []
+        units = [(group.hidden_dim, kept.shape[-1]) for group, kept in cuts]
+        with contextlib.ExitStack() as undo:
+            for group, kept in cuts:
+                # Before the shapes, so that it is called once they are as before.
+                undo.callback(group.weights.set_hidden_dim, group.hidden_dim)
+                states = group.state.cuts() if group.holds_state else []
+                for cut in [*group.held_cuts(), *states]:
+                    value = cut.take(kept, values[id(cut.variable)])
+                    values[id(cut.variable)] = value
+                    undo.enter_context(shaped(cut.variable, tuple(value.shape)))
+                    undo.callback(cut.narrow_labels(kept))
+                    changed.append(cut.variable)
+                group.weights.set_hidden_dim(kept.shape[-1])
+            set_configs(self._model, changed, units, undo)
+            yield values
+
+    def _outputs(self, values: dict[int, Tensor]) -> list[np.ndarray]:
+        state = [(variable, values[id(variable)]) for variable in self._model.variables]
+        return outputs_of(self._model, self._inputs, state)
+
+
+def _same(some: list[np.ndarray], others: list[np.ndarray], tolerance: float) -> bool:
+    """Whether outputs are equal but for another order of sums."""
+    finite = [np.abs(array[np.isfinite(array)]).max(initial=0.0) for array in some]
+    return len(some) == len(others) and all(
+        one.shape == other.shape
+        and np.allclose(one, other, 0, tolerance * size, equal_nan=True)
+        for one, other, size in zip(some, others, finite, strict=True)
+    )
+
+
+def size_for(groups: Sequence[FFN]) -> int:
+    """The size of an example's open axes: convolutions need more than 8 places."""
+    return OPEN_SIZE if any(group.kind == CHANNELS for group in groups) else 8

@@ -1,0 +1,170 @@
+"""Before the first step half of the units are cut out, and the outputs compared."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+import keras_idea as ki
+from keras_idea._surgery.trial import try_groups
+from keras_idea.errors import ArgumentError
+from keras_idea.hub.compare import example_arrays
+from tests.support.helpers import to_numpy
+from tests.support.masks import prune_by_hand
+
+LENGTH, DIM, WIDTH = 3, 4, 16
+
+
+@keras.saving.register_keras_serializable("tests")
+class Scaled(layers.Layer):
+    """A block that scales by a number that follows from its width."""
+
+    def __init__(self, width=WIDTH, by="a shape", **kwargs):
+        super().__init__(**kwargs)
+        self.width, self.by = width, by
+        self.up, self.down = layers.Dense(width, "relu"), layers.Dense(DIM)
+
+    def build(self, shape):
+        self.up.build(shape)
+        self.down.build((None, self.width))
+
+    def get_config(self):
+        own = {"width": self.width, "by": self.by}
+        return {**super().get_config(), **own}
+
+    def call(self, x):
+        hidden = self.up(x)
+        factors = {
+            "a shape": lambda: 1 / hidden.shape[-1],
+            "an attribute": lambda: self.width**-0.5,
+            "a fixed number": lambda: 0.5,
+        }
+        return x + self.down(hidden) * factors[self.by]()
+
+
+class Scores(layers.Layer):
+    """Something reads the scores of its attention: "everywhere", "padding" or not."""
+
+    def __init__(self, where="", **kwargs):
+        super().__init__(**kwargs)
+        self.where = where
+        self.attention = layers.MultiHeadAttention(4, 4)
+        self.of_scores = layers.Dense(DIM)
+
+    def build(self, shape):
+        self.attention.build(shape, shape)
+        self.of_scores.build((None, 1, LENGTH))
+
+    def call(self, x):
+        made, scores = self.attention(x, x, return_attention_scores=True)
+        read = self.of_scores(ops.mean(scores, axis=(1, 2), keepdims=True)[:, 0])
+        padding = ops.cast(ops.all(x == 0, -1, keepdims=True), x.dtype)
+        return made + {"everywhere": read, "padding": read * padding}.get(self.where, 0)
+
+
+class Fails(layers.Layer):
+    """Has no memory left once it is told."""
+
+    told = False
+
+    def call(self, x):
+        if self.told:
+            raise MemoryError("no memory is left")
+        return x
+
+
+class Noise(layers.Layer):
+    """Adds numbers of NumPy's, others at each call."""
+
+    def call(self, x):
+        return x + ops.convert_to_tensor(np.random.normal(size=DIM).astype("float32"))
+
+
+def chain(*blocks):
+    x = inputs = keras.Input((LENGTH, DIM))
+    for block in blocks:
+        x = block(x)
+    return keras.Model(inputs, x)
+
+
+GUILTY = {
+    "a shape": lambda: Scaled(by="a shape", name="guilty"),
+    "an attribute": lambda: Scaled(by="an attribute", name="guilty"),
+}
+
+
+def with_one(kind):
+    """A model of three groups, one of which cannot be cut."""
+    keras.utils.set_random_seed(0)
+    fine = Scaled(by="a fixed number"), Scaled(by="a fixed number")
+    return chain(GUILTY[kind](), *fine)
+
+
+@pytest.mark.parametrize(
+    "kind, dtype",
+    [
+        *((kind, "float32") for kind in GUILTY),
+        ("a shape", "bfloat16"),
+        ("an attribute", "mixed_float16"),
+    ],
+)
+def test_the_guilty_group_is_named(kind, dtype, request):
+    request.addfinalizer(lambda: keras.config.set_dtype_policy("float32"))
+    keras.config.set_dtype_policy(dtype)
+    model = with_one(kind)
+    groups = ki.find_groups(model)
+    assert len(groups) == 3
+    before = [to_numpy(variable) for variable in model.variables]
+    with pytest.raises(ArgumentError, match="of guilty.*groups=lambda"):
+        try_groups(model, groups)
+    for variable, value in zip(model.variables, before, strict=True):
+        np.testing.assert_array_equal(to_numpy(variable), value)
+    try_groups(model, [group for group in groups if "guilty" not in group.name])
+
+
+def fit(model):
+    model.compile("adam", "mse")
+    x = np.ones((4, LENGTH, DIM), "float32")
+    model.fit(x, x, verbose=0, callbacks=[ki.IdeaPruneCallback(4, 0, 1)])
+
+
+def compact_in_place(model):
+    for ffn in ki.find_ffns(model):
+        prune_by_hand(ffn, np.arange(ffn.hidden_dim) % 2)
+    ki.compact(model, in_place=True)
+
+
+CALLERS = {
+    "fit": fit,
+    "compact": compact_in_place,
+    "shrink": lambda model: ki.shrink(model, {"neurons": 4}, method="magnitude"),
+}
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+def test_who_tries(caller):
+    with pytest.raises(ArgumentError, match="of guilty.*groups=lambda"):
+        CALLERS[caller](with_one("a shape"))
+
+
+@pytest.mark.parametrize("block, why", [(Fails, "no memory"), (Noise, "random")])
+def test_what_cannot_be_tried_is_said(block, why):
+    block = block()
+    model = chain(block, Scaled(by="a fixed number"))
+    groups = ki.find_groups(model)
+    block.told = True
+    with pytest.warns(UserWarning, match=f"not tested on an example.*{why}"):
+        try_groups(model, groups)
+
+
+def test_example():
+    """Tokens of the smallest embedding that an input reaches, and padding."""
+    ids, ages = keras.Input((64,), dtype="int32"), keras.Input((64,), dtype="int32")
+    of_ids, of_ages = layers.Embedding(50, 2), layers.Embedding(3, 2)
+    inner = keras.Model(ids, of_ids(ids))
+    model = keras.Model([ids, ages], inner(ids) + of_ages(ages))
+    one, two = example_arrays(model, 8)
+    for array, rows in ((one, 50), (two, 3)):
+        assert array.shape == (2, 64) and array.dtype == "int32"
+        assert set(array[0]) <= set(range(1, rows)) and len(set(array[0])) > rows / 3
+        assert not array[1, 48:].any() and array[1, :48].all()
