@@ -22,7 +22,11 @@ from keras_idea._shapes.blocks import (
     patterns,
     take_out,
 )
-from keras_idea._shapes.features import stream_importance, take_features
+from keras_idea._shapes.features import (
+    narrow_streams,
+    stream_importance,
+    streams_of,
+)
 from keras_idea._shapes.unit_importance import unit_importance
 from keras_idea._shapes.vocabulary import (
     count_tokens,
@@ -171,9 +175,12 @@ def _cut(
         sizes = [_size_of(g.kind, shape, g.hidden_dim, g.name) for g in groups]
     try_groups(model, groups)
     scores = unit_importance(model, groups, method, samples) if groups else []
-    features = np.zeros(0)
+    of_streams: list[np.ndarray] = []
     if FEATURES in shape and samples is not None:
-        features = stream_importance(model, samples)
+        streams = streams_of(model)
+        for size in {stream.hidden_dim for stream in streams}:
+            _size_of(FEATURES, shape, size, model.name)
+        of_streams = stream_importance(model, streams, samples)
     stay = [True] * len(groups)
     if BLOCKS in shape and samples is not None:
         blocks = find_blocks(model)
@@ -184,11 +191,12 @@ def _cut(
         parts = {id(part) for block in gone for part in walk(block)}
         stay = [id(group.layer) not in parts for group in groups]
         model = take_out(model, kept)
-    if FEATURES in shape:
-        count = _size_of(FEATURES, shape, len(features), model.name)
-        order = np.argsort(-features, kind="stable")
-        model = take_features(model, np.sort(order[:count]))
-    if not groups:
+    features = []
+    for importance in of_streams:
+        count = _size_of(FEATURES, shape, len(importance), model.name)
+        order = np.argsort(-importance, kind="stable")
+        features.append(np.sort(order[:count]))
+    if not groups and not features:
         return model
     groups = _groups_of(model, list(dict.fromkeys(g.kind for g in groups)))
     masks = [
@@ -203,7 +211,11 @@ def _cut(
         decisions = [Decision(ops.convert_to_numpy(mask)) for mask in masks]
         pairs = list(zip(groups, decisions, strict=True))
         carry_out_and_refit(model, pairs, refit_data)
-    return narrowed(model, "shrink()")
+    if not features:
+        return narrowed(model, "shrink()")
+    streams = list(zip(streams_of(model), features, strict=True))
+    narrow_streams(model, streams, [(group, group.kept_neurons()) for group in groups])
+    return model
 
 
 def _groups_of(model: keras.Model, kinds: list[str]) -> list[FFN]:
