@@ -4,15 +4,19 @@ The graph finds the stream: all that makes, reads and normalizes it. D features,
 which stay.
 """
 
+import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
 
 from keras_idea._finding.find import FFN
+from keras_idea._graph.atoms import Role
 from keras_idea._graph.find import graph_of
-from keras_idea._graph.group import Group
+from keras_idea._graph.group import Axis, Group
+from keras_idea._groups.entries import Labels
 from keras_idea._groups.kinds import FEATURES
 from keras_idea._shapes.blocks import owner_of
 from keras_idea._surgery.narrow_in_place import narrow_whole
@@ -33,11 +37,22 @@ def streams_of(model: keras.Model) -> list[FFN]:
         paths = list({why: path for path, why in left_out.items()}.values())[:3]
         reasons = "; ".join(f"{path}: {left_out[path]}" for path in paths)
         raise ArgumentError(
-            f"Model '{model.name}' has no 'features' that can be cut: no layer "
-            f"normalizes them, or something else reads them. {reasons}. Remove "
-            "'features' from `targets`."
+            f"`targets['features']`: '{model.name}' has no stream of features that "
+            f"layers normalize and nothing else reads: {reasons}. Leave it out."
         )
+    pooled = getattr(owner_of(model), "pooled_dense", None)
+    if pooled is not None:  # BERT's configs have one number for what it reads and makes
+        groups = [_with_pooled(group, pooled) for group in groups]
     return [FFN(group.owner.path, group.owner, group) for group in groups]
+
+
+def _with_pooled(group: Group, layer: Any) -> Group:
+    if all(axis.layer is not layer for axis in group.axes):
+        return group
+    held: list[tuple[Any, int, Role]] = [(layer.kernel, 1, "makes")]
+    held += [] if layer.bias is None else [(layer.bias, 0, "own")]
+    more = [Axis(v, axis, role, [layer], Labels(group.units)) for v, axis, role in held]
+    return dataclasses.replace(group, axes=[*group.axes, *more])
 
 
 def stream_importance(

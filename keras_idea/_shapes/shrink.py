@@ -11,9 +11,9 @@ from keras import ops
 from keras_idea import methods
 from keras_idea._finding.budget import Budget
 from keras_idea._finding.explain import why_nothing
-from keras_idea._finding.find import FFN, find_groups
+from keras_idea._finding.find import FFN, all_heads, find_groups
 from keras_idea._finding.targets import check_targets, target_width, target_widths
-from keras_idea._groups.kinds import KINDS
+from keras_idea._groups.kinds import KINDS, KV_GROUPS
 from keras_idea._keras.layers import walk
 from keras_idea._shapes.blocks import (
     block_influence,
@@ -168,19 +168,20 @@ def _cut(
 
     `refit_data` are those of a `Method`; None fits nothing.
     """
-    groups = _groups_of(model, [kind for kind in KINDS if kind in shape])
+    kinds, streams = [kind for kind in KINDS if kind in shape], FEATURES in shape
+    groups = _groups_of(model, kinds, streams)
     if budget:
         sizes = [n for _, n in target_widths({**shape}, budget, model, groups, 1)]
     else:
         sizes = [_size_of(g.kind, shape, g.hidden_dim, g.name) for g in groups]
-    try_groups(model, groups)
+    try_groups(model, [g for g in groups if not (streams and g.kind == KV_GROUPS)])
     scores = unit_importance(model, groups, method, samples) if groups else []
     of_streams: list[np.ndarray] = []
-    if FEATURES in shape and samples is not None:
-        streams = streams_of(model)
-        for size in {stream.hidden_dim for stream in streams}:
+    if streams and samples is not None:
+        handles = streams_of(model)
+        for size in {handle.hidden_dim for handle in handles}:
             _size_of(FEATURES, shape, size, model.name)
-        of_streams = stream_importance(model, streams, samples)
+        of_streams = stream_importance(model, handles, samples)
     stay = [True] * len(groups)
     if BLOCKS in shape and samples is not None:
         blocks = find_blocks(model)
@@ -198,7 +199,7 @@ def _cut(
         features.append(np.sort(order[:count]))
     if not groups and not features:
         return model
-    groups = _groups_of(model, list(dict.fromkeys(g.kind for g in groups)))
+    groups = _groups_of(model, list(dict.fromkeys(g.kind for g in groups)), streams)
     masks = [
         ops.cast(top_k_mask(score, size), "float32")
         for score, size, stays in zip(scores, sizes, stay, strict=True)
@@ -213,14 +214,20 @@ def _cut(
         carry_out_and_refit(model, pairs, refit_data)
     if not features:
         return narrowed(model, "shrink()")
-    streams = list(zip(streams_of(model), features, strict=True))
-    narrow_streams(model, streams, [(group, group.kept_neurons()) for group in groups])
+    cuts = list(zip(streams_of(model), features, strict=True))
+    narrow_streams(model, cuts, [(group, group.kept_neurons()) for group in groups])
     return model
 
 
-def _groups_of(model: keras.Model, kinds: list[str]) -> list[FFN]:
-    """Returns the groups of some kinds; raises if the model has none of a kind."""
+def _groups_of(model: keras.Model, kinds: list[str], streams: bool) -> list[FFN]:
+    """Returns the groups of some kinds; raises if the model has none of a kind.
+
+    `streams`: whether features are cut too, with which a config may hold heads.
+    """
     groups = find_groups(model, kinds) if kinds else []
+    if streams and KV_GROUPS in kinds:
+        groups = [group for group in groups if group.kind != KV_GROUPS]
+        groups += all_heads(model)
     for kind in kinds:
         if all(group.kind != kind for group in groups):
             raise ArgumentError(
