@@ -19,9 +19,13 @@ def encoder(name):
     return hub_models.randomize(backbone, row.scale)
 
 
+def vit():
+    return hub_models.randomize(users_models.vision_transformer(), 0.5)
+
+
 CASES = {
-    "a functional ViT": (users_models.vision_transformer, {"features": 0.5}),
-    "and all else": (users_models.vision_transformer, {**BOTH, "neurons": 0.5}),
+    "a functional ViT": (vit, {"features": 0.5}),
+    "and all else": (vit, {**BOTH, "neurons": 0.5}),
     "mistral": (lambda: hub_models.tiny_lm("mistral"), {"features": 0.75}),
     "llama": (lambda: hub_models.tiny_lm("llama3", **HEADS), BOTH),
     "gpt2": (lambda: hub_models.tiny_lm("gpt2"), BOTH),
@@ -46,9 +50,8 @@ def cut(old, new, known):
     rest = [a for a in range(old.ndim) if old.shape[a] != new.shape[a]]
     for axis in rest:
         ours, theirs = np.moveaxis(old, axis, 0), np.moveaxis(new, axis, 0)
-        stay = [
-            i for i, part in enumerate(ours) if any((part == t).all() for t in theirs)
-        ]
+        same = [any((part == other).all() for other in theirs) for part in ours]
+        stay = np.flatnonzero(same)
         old = old.take(stay, axis)
     return old
 
