@@ -15,7 +15,7 @@ from keras_idea._step.algorithm import Track
 from keras_idea._step.pruner import NeuronPruner
 from keras_idea._surgery.compact import narrowed
 from keras_idea.errors import ArgumentError
-from keras_idea.methods.calibration import Batch, Samples, calling
+from keras_idea.methods.calibration import Batch, Samples
 from keras_idea.methods.method import Method
 
 
@@ -89,8 +89,7 @@ def _mean_scores(
             # What is not measured, such as an expert without tokens, counts as 0.
             track.scores.assign(ops.zeros(track.scores.shape))
         # Not the method of a KerasHub task, which would preprocess the data again.
-        with calling(copy, x):
-            logs = keras.Model.train_on_batch(copy, x, y, weight, return_dict=True)
+        logs = keras.Model.train_on_batch(copy, x, y, weight, return_dict=True)
         if not math.isfinite(logs.get("loss", 0.0)):  # a train step may rename it
             raise ArgumentError(
                 f"The loss of '{model.name}' on `data` is not finite. Look for NaN in "
