@@ -129,8 +129,7 @@ def kept_tokens(model: keras.Model, size: int, counts: np.ndarray) -> np.ndarray
 def take_tokens(model: Any, kept: np.ndarray) -> keras.Model:
     """Returns a new task with some tokens (ascending ids), whose ids become 0, 1, ...
 
-    Tokens of the tokenizer that have no row get the ids after these. Raises if the new
-    logits of the kept tokens differ.
+    Tokens without a row get the ids after these. Raises if logits differ.
     """
     tokens, rows = check_vocabulary(model), rows_of(model)
     config = model.backbone.get_config()
