@@ -25,7 +25,7 @@ def vit():
 
 CASES = {
     "a functional ViT": (vit, {"features": 0.5}),
-    "and all else": (vit, {**BOTH, "neurons": 0.5}),
+    "with its heads": (vit, BOTH),
     "mistral": (lambda: hub_models.tiny_lm("mistral"), {"features": 0.75}),
     "llama": (lambda: hub_models.tiny_lm("llama3", **HEADS), BOTH),
     "gpt2": (lambda: hub_models.tiny_lm("gpt2"), BOTH),
