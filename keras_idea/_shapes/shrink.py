@@ -46,7 +46,7 @@ from keras_idea._validation import check_choice, check_int
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.hub.rebuild import check_plain
-from keras_idea.methods.calibration import Batch, Samples, calling
+from keras_idea.methods.calibration import Batch, Samples
 from keras_idea.methods.method import Decision, Method
 
 Model = TypeVar("Model", bound=keras.Model)
@@ -338,8 +338,8 @@ def _mean_scores(
             # What is not measured, such as an expert without tokens, counts as 0.
             track.scores.assign(ops.zeros(track.scores.shape))
         # Not the method of a KerasHub task, which would preprocess the data again.
-        with calling(copy, x):
-            logs = keras.Model.train_on_batch(copy, x, y, weight, return_dict=True)
+
+        logs = keras.Model.train_on_batch(copy, x, y, weight, return_dict=True)
         if not math.isfinite(logs.get("loss", 0.0)):  # a train step may rename it
             raise ArgumentError(
                 f"The loss of '{model.name}' on `data` is not finite. Look for NaN in "
