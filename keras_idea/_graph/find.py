@@ -142,9 +142,8 @@ class _Found:
             units = self.root[array]
             for axis in range(1, array.ndim):
                 if varies(units, axis):
-                    first = [0] * array.ndim
-                    first[axis] = slice(None)
-                    sized.append(Sized(layer, axis - 1, units[tuple(first)]))
+                    along = np.moveaxis(units, axis, 0).reshape(units.shape[axis], -1)
+                    sized.append(Sized(layer, axis - 1, along[:, 0]))
         self.whole = Axes(list(self.axes.values()), sized)
 
     def graph(self) -> Graph:
