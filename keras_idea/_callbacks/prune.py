@@ -17,7 +17,7 @@ from keras_idea._keras.optimizer_variables import apply_count, as_int, innermost
 from keras_idea._signals import held_back
 from keras_idea._surgery.checks import Groups
 from keras_idea._validation import check_choice, check_int
-from keras_idea.functional.milestones import COMPACT, Compact
+from keras_idea.functional.width import COMPACT, Compact
 
 
 class IdeaPruneCallback(keras.callbacks.Callback):

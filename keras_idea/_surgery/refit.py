@@ -17,7 +17,7 @@ from keras import ops
 
 from keras_idea import _processes as processes
 from keras_idea._finding.find import FFN
-from keras_idea._groups.channel_operations import channel_axis
+from keras_idea._graph.operations import channel_axis
 from keras_idea._groups.kinds import KINDS, NEURONS
 from keras_idea._keras.float32_products import float32_products
 from keras_idea._keras.layers import student_of
@@ -423,7 +423,7 @@ def _check_tokens(reader: Reader, kept: int, tokens: float, held: float) -> None
     if tokens < kept or not held:
         tokens, held = round(tokens), round(held)
         raise ArgumentError(
-            f"The data are too few to fit the {kept} rows of what reads {reader.name}: "
+            f"The data are too few to fit what reads {reader.name} ({kept} rows): "
             f"{tokens} tokens to fit, {held} to choose the ridge (every {HELD_OUT}th "
             "sample). Give more `data`, raise `num_samples`, or leave `refit` out."
         )
