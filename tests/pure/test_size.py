@@ -13,7 +13,7 @@ from tests.support.seconds import BACKENDS, TABLE
 CPU_MINUTES = 24  # the goal is 16
 
 LIMITS = {
-    "keras_idea/_callbacks": 1_450,
+    "keras_idea/_callbacks": 1_430,
     "keras_idea/_elastic": 830,
     "keras_idea/_finding": 1_200,
     "keras_idea/functional": 1_430,
@@ -29,7 +29,7 @@ LIMITS = {
     "keras_idea/_lm/runs": 2_350,
     "keras_idea/methods": 1_470,
     "keras_idea/_shapes": 830,
-    "keras_idea/_step": 660,
+    "keras_idea/_step": 650,
     "keras_idea/_surgery": 1_760,
     "tests/backend": 760,
     "tests/laws": 7_910,
