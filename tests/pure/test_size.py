@@ -16,7 +16,7 @@ LIMITS = {
     "keras_idea/_callbacks": 1_450,
     "keras_idea/_elastic": 830,
     "keras_idea/_finding": 1_200,
-    "keras_idea/functional": 1_430,
+    "keras_idea/functional": 900,
     "keras_idea/_graph": 610,
     "keras_idea/_groups": 2_720,
     "keras_idea/hub": 3_080,
