@@ -27,7 +27,7 @@ LIMITS = {
     "keras_idea/_lm/export": 950,
     "keras_idea/_lm/report": 390,
     "keras_idea/_lm/runs": 2_350,
-    "keras_idea/methods": 1_320,
+    "keras_idea/methods": 1_310,
     "keras_idea/_shapes": 830,
     "keras_idea/_step": 660,
     "keras_idea/_surgery": 1_760,
