@@ -153,7 +153,7 @@ class PrunedNumbers:
 
     def _array(self, tensor: keras.KerasTensor) -> np.ndarray:
         if id(tensor) not in self._arrays:
-            array = 2 * self._rng.normal(size=_few(tensor.shape))
+            array: np.ndarray = 2 * self._rng.normal(size=_few(tensor.shape))
             array[..., _pruned(array)] = 0
             if tensor.dtype == "bool":
                 array = array > 0
