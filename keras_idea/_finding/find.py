@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_idea._finding.untraced import untraced_groups
 from keras_idea._graph.configs import why_not_held
 from keras_idea._graph.find import Graph, graph_of
 from keras_idea._graph.group import Group as GraphGroup
@@ -31,7 +32,6 @@ from keras_idea._validation import check_choice
 from keras_idea.functional.by_numbers import why_not_each_number
 from keras_idea.hub.as_mistral import LLAMAS
 from keras_idea.hub.families import is_backbone
-from keras_idea.hub.ffn import untraced_groups
 
 
 @dataclasses.dataclass(frozen=True)
@@ -413,10 +413,19 @@ def _of_kind(model: keras.layers.Layer, kind: KindName) -> list[GraphGroup]:
 
 
 def _heads(model: keras.layers.Layer) -> list[FFN]:
+    return _of_heads(model, _of_kind(model, KV_GROUPS))
+
+
+def all_heads(model: keras.layers.Layer) -> list[FFN]:
+    """Finds heads, also those whose number a config holds only with the features."""
+    counted(model)  # which notes the numbers of heads
+    groups = [group for group in graph_of(model).groups if group.kind == KV_GROUPS]
+    return _of_heads(model, groups)
+
+
+def _of_heads(model: keras.layers.Layer, groups: Sequence[GraphGroup]) -> list[FFN]:
     layers = list(map(id, walk(model)))
-    groups = sorted(
-        _of_kind(model, KV_GROUPS), key=lambda group: layers.index(id(group.owner))
-    )
+    groups = sorted(groups, key=lambda group: layers.index(id(group.owner)))
     return [FFN(g.owner.path, g.owner, g, i) for i, g in enumerate(groups)]
 
 
