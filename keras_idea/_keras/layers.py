@@ -12,6 +12,11 @@ from keras.src.backend.common.masking import get_keras_mask
 from keras_idea._keras.models import Functional
 from keras_idea.errors import ArgumentError
 
+#: The attribute that says what a layer was built for.
+BUILT = "_build_shapes_dict"
+#: That of what a constructor was given, of a class without a `get_config` of its own.
+NOTED = "_auto_config"
+
 
 def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:
     """The variable behind `kernel`, of a Dense or EinsumDense layer.
