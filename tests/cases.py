@@ -252,7 +252,7 @@ CASES = [
     Case(
         "blocks with a config",
         m.in_blocks,
-        "one 12 neurons, two 16 neurons; *dense* <LayerNormalization, out output",
+        "one 12 neurons, two 16 neurons; *dense* <input, out output",
         (6, 8),
         also="resumes",
     ),
@@ -281,7 +281,7 @@ CASES = [
         _2(m.undropped, users.miniature_gpt),
         "gpt_block/sequential 12 neurons, "
         "gpt_block/multi_head_attention 2 key/value heads; "
-        "gpt_block/*/dense_1 <LayerNormalization, dense_2 output",
+        "gpt_block/*/dense_1 <output, dense_2 output",
         (6,),
         without="loads",
     ),
@@ -290,7 +290,7 @@ CASES = [
         _2(m.undropped, users.vision_transformer),
         "dense 12 neurons, dense_2 12 neurons, dense_4 10 neurons, "
         "multi_head_attention 2 key/value heads, "
-        "multi_head_attention_1 2 key/value heads; dense_[13] <MultiHeadAttention, "
+        "multi_head_attention_1 2 key/value heads; dense_[13] <LayerNormalization, "
         "dense_5 <output, conv2d LayerNormalization",
         (6, 6, 5),
     ),
@@ -404,7 +404,7 @@ CASES = [
         "heads",
         m.heads,
         "grouped_up 12 neurons, single_up 12 neurons, grouped 4 key/value heads, "
-        "single 4 key/value heads; *_down <GroupedQueryAttention, out output",
+        "single 4 key/value heads; *_down <input, out output",
         (2, 2),
         targets={"kv_groups": 0.5},
     ),
@@ -412,7 +412,7 @@ CASES = [
         "heads and neurons",
         _2(m.heads, ["grouped"]),
         "grouped_up 12 neurons, grouped 4 key/value heads; "
-        "grouped_down <GroupedQueryAttention, out output",
+        "grouped_down <input, out output",
         (6, 2),
         lambda: o.Adam(0.01),
         targets={"neurons": 0.5, "kv_groups": 0.5},
@@ -438,7 +438,7 @@ CASES = [
     _channels(
         "u-net",
         "conv2d 4 channels, conv2d_1 6 channels, conv2d_transpose 4 channels; "
-        "conv2d_2 <only",
+        "conv2d_2 <output",
     ),
     _channels(
         "transfer",
@@ -447,58 +447,52 @@ CASES = [
     # KerasHub.
     _hub(
         "llama3",
-        _LAYERS + "*output_dense <LlamaAttention, *self_attention as_mistral",
+        _LAYERS + "*output_dense <LlamaLayerNorm, *self_attention tied",
         lambda: o.AdamW(0.002, epsilon=1e-4),
         also="algorithm elastic",
     ),
     _hub(
         "llama tied",
-        _LAYERS + "*output_dense <LlamaAttention, *self_attention as_mistral",
+        _LAYERS + "*output_dense <LlamaLayerNorm, *self_attention tied",
         also="resumes",
     ),
     _hub(
         "gemma2",
-        "decoder_block_0 24 neurons, decoder_block_1 24 neurons, "
-        "decoder_block_0/attention 1 key/value head, "
-        "decoder_block_1/attention 1 key/value head; */ffw_linear <RMSNormalization",
+        "decoder_block_0 24 neurons, decoder_block_1 24 neurons; "
+        "*/ffw_linear <RMSNormalization, */attention tied",
     ),
     _hub(
         "qwen3",
-        _LAYERS[:-2] + ", transformer_layer_0/self_attention 1 key/value head, "
-        "transformer_layer_1/self_attention 1 key/value head; "
-        "*output_dense <Qwen3Attention",
+        _LAYERS + "*self_attention tied, *output_dense <Qwen3LayerNorm",
     ),
-    _hub("gpt2", _LAYERS + "*output_dense <CachedMulti, *self_attention config"),
+    _hub("gpt2", _LAYERS + "*output_dense <LayerNorm, *self_attention config"),
     _hub(
         "mixtral",
         "transformer_layer_0/mixtral_sparse_moe_block/experts 24 neurons, "
         "transformer_layer_1/mixtral_sparse_moe_block_1/experts 24 neurons; "
-        "*gate_dense Softmax, *self_attention config",
+        "*gate_dense Softmax, *self_attention tied",
         also="elastic",
     ),
     _hub(
         "gpt oss",
         "transformer_layer_0/sparse_moe_block/experts 24 neurons, "
-        "transformer_layer_1/sparse_moe_block/experts 24 neurons, "
-        "transformer_layer_0/self_attention 1 key/value head, "
-        "transformer_layer_1/self_attention 1 key/value head; *router_dense TopK",
+        "transformer_layer_1/sparse_moe_block/experts 24 neurons; "
+        "*router_dense TopK, *self_attention tied",
     ),
     _hub(
         "t5",
         ", ".join(_T5 % (part, i) for part in ("en", "de") for i in (0, 1))
-        + "; */query_projector Reshape, */key_projector Reshape, "
-        "*/value_projector Reshape, *n/output_projector token_embedding, "
-        "transformer_*layer_?/output_projector <token_embedding",
+        + "; */*_attention input, transformer_*layer_?/output_projector <T5LayerNorm",
         kept=(12,) * 4,
     ),
     _hub(
         "roberta",
-        _LAYERS + "*output_dense <LayerNormalization, *attention_layer config",
+        _LAYERS + "*output_dense <output, *attention_layer config",
     ),
     _hub(
         "vit",
         "vit_encoder/transformer_block_1/mlp 24 neurons, "
         "vit_encoder/transformer_block_2/mlp 24 neurons; "
-        "*/dense_2 <MultiHeadAttention, */patch_embedding Reshape, */mha config",
+        "*/dense_2 <output, */patch_embedding output, */mha config",
     ),
 ]

@@ -4,12 +4,10 @@ import dataclasses
 
 import keras
 
-from keras_idea._finding.find import find_groups, why_not_ours
-from keras_idea._finding.find_channels import find_channels
-from keras_idea._finding.find_dense import dense_groups
-from keras_idea._finding.find_heads import find_heads
-from keras_idea._groups.follow import is_dense
+from keras_idea._finding.find import counted, find_groups, why_not_ours
+from keras_idea._graph.layers import dense_of, slides
 from keras_idea._groups.kinds import CHANNELS, KINDS, KV_GROUPS, NEURONS, KindName
+from keras_idea._keras.attention import projections_of
 from keras_idea._keras.layers import student_of, walk
 from keras_idea._layers.ffn import FFNLayer
 from keras_idea._validation import plural
@@ -92,28 +90,28 @@ def explain(model: keras.layers.Layer) -> Explanation:
     {'block_0/ffn_0': 8, 'block_1/ffn_1': 8}
     """
     groups = find_groups(model)
-    followed = {id(weights) for weights in dense_groups(model).groups}
     taken: set[str] = set()
     readers: dict[str, str] = {}
     for group in groups:
-        layers = group.layers
-        if id(group.weights) in followed or group.kind == CHANNELS:
-            layers = group.weights.makers
-            readers |= {layer.path: group.name for layer in group.weights.readers}
+        weights = group.weights
+        heads = group.kind == KV_GROUPS
+        layers = weights.layers if heads else weights.makers
         taken |= {layer.path for layer in layers}
+        taken.add(group.layer.path)
+        if not heads:
+            readers |= {layer.path: group.name for layer in weights.readers}
     numbers: dict[KindName, dict[str, int]] = {kind: {} for kind in KINDS}
     for group in groups:
         numbers[group.kind][group.name] = group.hidden_dim
-    attention = find_heads(model).left_out
-    every = {**_left_out(model), **find_channels(model).left_out}
+    every = _left_out(model)
     left_out = {
         path: why
         for path, why in every.items()
-        if path not in taken and path.rpartition("/")[0] not in attention
+        if path not in taken and path.rpartition("/")[0] not in every
     }
     return Explanation(
         numbers,
-        {**left_out, **attention},
+        left_out,
         {path: name for path, name in readers.items() if path in left_out},
         _nothing_in(model),
     )
@@ -121,13 +119,12 @@ def explain(model: keras.layers.Layer) -> Explanation:
 
 def why_nothing(model: keras.layers.Layer, kind: KindName) -> str:
     """What to say of a model in which nothing of a kind can be pruned: why."""
-    nothing, left_out = "It holds none that is known.", {}
-    if kind == NEURONS:
-        nothing, left_out = _nothing_in(model), _left_out(model)
-    elif kind == KV_GROUPS:
-        left_out = find_heads(model).left_out
-    elif kind == CHANNELS:
-        left_out = find_channels(model).left_out
+    nothing = _nothing_in(model) if kind == NEURONS else "It holds none that is known."
+    left_out = {
+        path: why
+        for path, why in _left_out(model).items()
+        if (path in _convolutions(model)) == (kind == CHANNELS)
+    }
     if not left_out:
         return f"{nothing} See `keras_idea.explain(model)`."
     paths = list({why: path for path, why in reversed(left_out.items())}.values())[::-1]
@@ -139,9 +136,19 @@ def why_nothing(model: keras.layers.Layer, kind: KindName) -> str:
     )
 
 
+def why_no_heads(model: keras.layers.Layer) -> dict[str, str]:
+    """By the path of an attention layer, why its heads cannot be pruned."""
+    paths = {layer.path for layer in walk(model) if projections_of(layer) is not None}
+    return {path: why for path, why in _left_out(model).items() if path in paths}
+
+
+def _convolutions(model: keras.layers.Layer) -> set[str]:
+    return {layer.path for layer in walk(model) if slides(layer)}
+
+
 def _nothing_in(model: keras.layers.Layer) -> str:
     """What to say of a model without any built Dense or attention layer."""
-    if any(is_dense(layer) for layer in walk(model)):
+    if any(dense_of(layer) is not None for layer in walk(model)):
         return f"It holds no built Dense layer. {_UNBUILT}"
     what = "Dense, EinsumDense or attention layer, so nothing in it can be pruned."
     if student_of(model).built:
@@ -150,15 +157,10 @@ def _nothing_in(model: keras.layers.Layer) -> str:
 
 
 def _left_out(model: keras.layers.Layer) -> dict[str, str]:
-    """Path of a Dense or EinsumDense layer -> why its outputs are no such neurons."""
-    others = {
-        layer.path: f"its equation is {layer.equation!r}"
-        for layer in walk(model)
-        if isinstance(layer, keras.layers.EinsumDense) and not is_dense(layer)
-    }
+    """By the path of a layer, why what it makes stays."""
     ours = {
         layer.path: why
         for layer in walk(model)
         if isinstance(layer, FFNLayer) and (why := why_not_ours(layer)) is not None
     }
-    return {**ours, **others, **dense_groups(model).left_out}
+    return {**ours, **counted(model)[1]}

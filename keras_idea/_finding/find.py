@@ -1,17 +1,18 @@
 """What can be pruned in a model, behind one kind of handle."""
 
 import dataclasses
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_idea._finding.find_channels import find_channels
-from keras_idea._finding.find_dense import dense_groups
-from keras_idea._finding.find_heads import find_heads
+from keras_idea._graph.configs import config_holds
+from keras_idea._graph.find import Graph, graph_of
+from keras_idea._graph.group import Group as GraphGroup
+from keras_idea._graph.layers import ATTENTION, name_of
 from keras_idea._groups.cut import Cut, used_neurons
-from keras_idea._groups.dense import DenseGroup
 from keras_idea._groups.kinds import (
     CHANNELS,
     KINDS,
@@ -20,14 +21,16 @@ from keras_idea._groups.kinds import (
     Group,
     KindName,
 )
-from keras_idea._groups.on_each import name_of
 from keras_idea._groups.state import NeuronState, held_state, indices_of, state_of
+from keras_idea._keras.around import layers_around
+from keras_idea._keras.attention import numbers_of_heads, projections_of
 from keras_idea._keras.layers import stored_kernel, walk
 from keras_idea._layers.ffn import FFNLayer, OwnGroup, Prunable
 from keras_idea._typing import Tensor
 from keras_idea._validation import check_choice
 from keras_idea.functional.by_numbers import why_not_each_number
-from keras_idea.hub.families import is_backbone
+from keras_idea.hub.as_mistral import LLAMAS
+from keras_idea.hub.families import is_backbone, is_task
 from keras_idea.hub.ffn import untraced_groups
 
 
@@ -78,7 +81,9 @@ class FFN:
         """`NeuronState`, its scores and mask."""
         if self.holds_state:
             return self.layer.state
-        return state_of(self.layer, self.cuts())
+        cuts = self.cuts()
+        by_unit = self.kind == CHANNELS or any(cut.scattered for cut in cuts)
+        return state_of(self.layer, cuts, by_unit)
 
     @property
     def held_state(self) -> NeuronState | None:
@@ -319,9 +324,9 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
             for owner, known in untraced_groups(layer):
                 key = known.layers[0]
                 held[id(key)] = (key, known, owner.path)
-    groups = dense_groups(model).groups
+    groups = [g for g in _of_kind(model, NEURONS) if id(g.owner) not in held]
     for group, name in zip(groups, _names(groups), strict=True):
-        held.setdefault(id(group.layers[0]), (group.layers[0], group, name))
+        held.setdefault(id(group.owner), (group.owner, group, name))
     places = {id(layer): place for place, layer in reversed(list(enumerate(layers)))}
     found = [held[key] for key in sorted(held, key=places.__getitem__)]
     paths = [name for *_, name in found]
@@ -348,23 +353,90 @@ def _not_frozen(cuts: Sequence[Cut]) -> list[Cut]:
     return [cut for cut in cuts if cut.variable.trainable or not cut.is_bias]
 
 
-def _names(groups: list[DenseGroup]) -> list[str]:
+def _names(groups: list[GraphGroup]) -> list[str]:
     """The path of what holds a group's layers, where that holds no other's."""
-    holders = [group.layers[0].path.rpartition("/")[0] for group in groups]
+    holders = [group.owner.path.rpartition("/")[0] for group in groups]
     return [
-        holder if holder and holders.count(holder) == 1 else group.layers[0].path
+        holder if holder and holders.count(holder) == 1 else group.owner.path
         for holder, group in zip(holders, groups, strict=True)
     ]
 
 
+# By the graph of a model: the groups that configs can count, and why others not.
+_COUNTED: weakref.WeakKeyDictionary[Graph, tuple[list, dict[str, str]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def counted(model: keras.layers.Layer) -> tuple[list[GraphGroup], dict[str, str]]:
+    """Returns the groups of a model that can be pruned, and why other layers not."""
+    graph = graph_of(model)
+    if graph not in _COUNTED:
+        kinds = [group for group in graph.groups if group.kind in KINDS]
+        for group in kinds:
+            if isinstance(group.owner, ATTENTION):
+                queries, keys = numbers_of_heads(group.owner)
+                units, key = group.hidden_dim, projections_of(group.owner).key
+                dim = key.partial_output_shape[-1]
+                group.heads = queries // units, keys // units, dim
+        why = _not_asked(model, kinds)
+        asked = [group for group in kinds if id(group) not in why]
+        why |= config_holds(model, asked)
+        left_out = dict(graph.left_out)
+        for group in kinds:
+            if id(group) in why:
+                left = [group.owner] if group.kind == KV_GROUPS else group.makers
+                left_out |= {layer.path: why[id(group)] for layer in left}
+        stay = [group for group in kinds if id(group) not in why]
+        _COUNTED[graph] = stay, left_out
+    return _COUNTED[graph]
+
+
+def _not_asked(
+    model: keras.layers.Layer, groups: Sequence[GraphGroup]
+) -> dict[int, str]:
+    """Returns, by the `id` of a group, why a KerasHub model's config cannot hold it."""
+    held = [layer for group in groups for layer in group.layers]
+    every = [p for part in (model, *layers_around(model, held)) for p in walk(part)]
+    why: dict[int, str] = {}
+    for holder in [*filter(is_backbone, every), *filter(is_task, every)]:
+        inside, name = set(map(id, walk(holder))), type(holder).__name__
+        backbone = holder.backbone if is_task(holder) else holder
+        by_width = any("head_dim" in key for key in backbone.get_config())
+        for group in groups:
+            if inside.isdisjoint(map(id, group.layers)):
+                continue
+            if group.kind == CHANNELS:
+                reason = (
+                    f"the config of {name} does not hold its number, so no preset "
+                    "could; prune keras_idea.as_functional(model)"
+                )
+                why.setdefault(id(group), reason)
+            elif group.kind == KV_GROUPS and not by_width:
+                reason = (
+                    f"it lies in a {name}, whose config cannot say how wide a head is"
+                )
+                if name in LLAMAS:
+                    reason += "; `keras_idea.hub.as_mistral` makes one that can"
+                why.setdefault(id(group), reason)
+    return why
+
+
+def _of_kind(model: keras.layers.Layer, kind: KindName) -> list[GraphGroup]:
+    return [group for group in counted(model)[0] if group.kind == kind]
+
+
 def _heads(model: keras.layers.Layer) -> list[FFN]:
-    groups = find_heads(model).groups
+    layers = list(map(id, walk(model)))
+    groups = sorted(
+        _of_kind(model, KV_GROUPS), key=lambda group: layers.index(id(group.owner))
+    )
     return [FFN(g.owner.path, g.owner, g, i) for i, g in enumerate(groups)]
 
 
 def _channels(model: keras.layers.Layer) -> list[FFN]:
-    groups = find_channels(model).groups
-    return [FFN(g.makers[0].path, g.makers[0], g, i) for i, g in enumerate(groups)]
+    groups = _of_kind(model, CHANNELS)
+    return [FFN(g.owner.path, g.owner, g, i) for i, g in enumerate(groups)]
 
 
 #: Kind -> the function that finds its groups in a model, in the model's own order.

@@ -5,7 +5,7 @@ import re
 
 import keras
 
-from keras_idea._finding.find_channels import find_channels
+from keras_idea._graph.find import graph_of
 from keras_idea._keras.layers import walk
 from keras_idea.functional.counts import token_multiply_adds
 
@@ -44,7 +44,7 @@ def uses_of_matrices(model: keras.Model) -> tuple[dict[int, int], str]:
     open count as `OPEN_SIZE`.
     """
     once = dict.fromkeys(map(id, matrices(model)), 1)
-    uses = find_channels(model).uses
+    uses = graph_of(model).uses
     return ({**once, **uses}, "sample") if uses else (once, "token")
 
 

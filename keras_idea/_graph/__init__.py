@@ -1,1 +1,1 @@
-"""What a model's units are, and what holds their numbers."""
+"""The dependency graph of a model: which entries of which variables belong together."""

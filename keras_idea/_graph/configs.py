@@ -20,9 +20,8 @@ from keras_idea._graph.experiment import (
     name_of,
     numbers_in,
 )
+from keras_idea._graph.find import followed, has_code
 from keras_idea._groups.cut import Cut
-from keras_idea._groups.find_channels import followed, has_code
-from keras_idea._groups.follow import called_in
 from keras_idea._groups.kinds import CHANNELS, Group
 from keras_idea._keras.around import layers_around
 from keras_idea._keras.callbacks import warn_user
@@ -64,7 +63,7 @@ def set_configs(
     """
     changed, undo = set(map(id, variables)), undo or contextlib.ExitStack()
     todo = [h for h in _holders(model, changed) if is_backbone(h) or not hub_only]
-    calls = {} if all(map(is_backbone, todo)) else called_in(model)
+    calls = {} if all(map(is_backbone, todo)) else followed(model).called
     stuck = []
     while todo:
         layer = todo.pop(0)
@@ -121,11 +120,10 @@ def check_configs(
         warn_of_stuck(stuck)
 
 
-def why_not_held(model: keras.layers.Layer, groups: Sequence[Group]) -> dict[int, str]:
+def config_holds(model: keras.layers.Layer, groups: Sequence[Group]) -> dict[int, str]:
     """Why the configs of KerasHub models in a model, or around it, hold no group.
 
-    Asks each for twice as many units of all groups of a kind. No config has a number
-    for each convolution, so it is not asked for channels.
+    Asks each for twice as many units of all groups of a kind.
 
     Returns:
         dict, `id` of a group -> the reason; configs hold the number of all others.
@@ -155,11 +153,6 @@ def _asked_for_twice(
     backbone: keras.Model, groups: Sequence[Group]
 ) -> tuple[str, set[int]]:
     """Why a config does not hold twice as many units, and what variables it does."""
-    if groups[0].kind == CHANNELS:
-        return (
-            "does not hold its number, so no preset could; prune "
-            "keras_idea.as_functional(model)"
-        ), set()
     units = [(group.hidden_dim, 2 * group.hidden_dim) for group in groups]
     double = [(group, 2 * group.hidden_dim) for group in groups]
     with as_if(backbone, double) as variables:

@@ -50,6 +50,8 @@ class Kind:
 NEURONS = "neurons"
 KV_GROUPS = "kv_groups"
 CHANNELS = "channels"
+#: Features of the residual stream: exact when they are cut, not when they are masked.
+FEATURES = "features"
 #: By name; the order is that of tables.
 KINDS: dict[KindName, Kind] = {
     kind.name: kind

@@ -266,10 +266,13 @@ def held_state(layer: keras.layers.Layer) -> NeuronState | None:
     return _STATES.get(layer)
 
 
-def state_of(layer: keras.layers.Layer, cuts: Sequence[Cut]) -> NeuronState:
+def state_of(
+    layer: keras.layers.Layer, cuts: Sequence[Cut], by_unit: bool = False
+) -> NeuronState:
     """The built state of the neurons that a layer makes; a new one if there is none.
 
-    The cuts say how they lie in its weights, the kernels first.
+    The cuts say how they lie in its weights, the kernels first. `by_unit`: whether a
+    unit has one score a kernel, however many weights it has there.
     """
     state = _STATES.get(layer)
     if state is None:
@@ -284,5 +287,5 @@ def state_of(layer: keras.layers.Layer, cuts: Sequence[Cut]) -> NeuronState:
         with scope_at(layer.path), strategy.scope() if strategy else nullcontext():
             state.build(first.neurons, max(lengths), matrices, experts)
         state.row_lengths = tuple(lengths)
-        state.by_unit = experts is not None or first.entries is not None
+        state.by_unit = experts is not None or by_unit
     return state

@@ -18,6 +18,12 @@ CONVOLUTIONS = (layers.Conv1D, layers.Conv2D, layers.Conv3D)
 TRANSPOSED = (layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose)
 DEPTHWISE = (layers.DepthwiseConv1D, layers.DepthwiseConv2D)
 SEPARABLE = (layers.SeparableConv1D, layers.SeparableConv2D)
+_NORMS = (
+    layers.BatchNormalization,
+    layers.GroupNormalization,
+    layers.LayerNormalization,
+    layers.RMSNormalization,
+)
 #: Layers with kernels that slide over places.
 SLIDING = (*CONVOLUTIONS, *TRANSPOSED, *DEPTHWISE, *SEPARABLE)
 
@@ -47,9 +53,9 @@ def adds_bias_to_width(layer: Any, tensor: keras.KerasTensor) -> bool:
     )
 
 
-def tell_channels(layer: Any) -> None:
-    """Has a layer say how many channels its variables have places for now."""
-    kind, read = type(layer), None
+def tell(layer: Any) -> None:
+    """Has a layer say which shapes its variables have now."""
+    kind, read, axis = type(layer), None, -1
     if kind in CONVOLUTIONS:
         kernel = kernel_of(layer)
         if layer.groups > 1 and kernel.shape[-2] == 1:  # each channel by itself
@@ -64,14 +70,55 @@ def tell_channels(layer: Any) -> None:
     elif kind in SEPARABLE:
         layer.filters = layer.pointwise_kernel.shape[-1]
         read = layer.depthwise_kernel.shape[-2]
-    elif kind is layers.Dense:
+    elif isinstance(layer, layers.Dense):
         read, layer.units = kernel_of(layer).shape
-    elif kind in (layers.BatchNormalization, layers.GroupNormalization):
-        read = layer.variables[0].shape[0]
+    elif isinstance(layer, layers.EinsumDense):
+        _tell_einsum(layer)
+    elif kind is layers.TimeDistributed:
+        inner = layer.layer
+        read = kernel_of(inner).shape[0] if isinstance(inner, layers.Dense) else None
+    elif kind is layers.Embedding:
+        layer.output_dim = layer.variables[0].shape[-1]
+    elif kind in _NORMS and layer.variables:
+        read, axis = layer.variables[0].shape[0], layer.axis
+    elif kind is layers.PReLU:
+        for place, size in enumerate(layer.alpha.shape, 1):
+            if size > 1:
+                _resize_built(layer, place, size)
     if kind is layers.GroupNormalization:
         (before,) = layer.input_spec.axes.values()
         layer.groups = layer.groups * read // before
+    if read is not None and isinstance(axis, int):
+        if getattr(layer, "data_format", None) == "channels_first":
+            axis = 1
+        _resize_built(layer, axis, read)
     _tell_input(layer, read)
+
+
+def _tell_einsum(layer: Any) -> None:
+    given, made = layer.equation.replace(" ", "").split("->")
+    x, k = given.split(",")
+    shape = list(layer.partial_output_shape)
+    for letter, size in zip(k, kernel_of(layer).shape, strict=True):
+        if letter not in x:
+            shape[made.index(letter) - len(made)] = size
+        elif letter not in made:
+            _resize_built(layer, x.index(letter) - len(x), size)
+    layer.partial_output_shape = tuple(shape)
+
+
+def _resize_built(layer: Any, axis: int, size: int) -> None:
+    """Changes the shape for which a layer was built: a file of the model tells it."""
+    shapes = layer._build_shapes_dict or {}
+    layer._build_shapes_dict = {
+        name: _with(shape, axis, size) for name, shape in shapes.items()
+    }
+
+
+def _with(shape: Any, axis: int, size: int) -> tuple[Any, ...]:
+    resized = list(shape)
+    resized[axis] = size
+    return tuple(resized)
 
 
 def _tell_input(layer: Any, read: int | None) -> None:

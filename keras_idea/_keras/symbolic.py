@@ -21,7 +21,11 @@ from keras_idea._keras.layers import all_layers, has_call, sublayers
 from keras_idea._keras.models import Functional, instead_here
 from keras_idea._keras.variables import begun_as_zeros
 
-_DENSE = (keras.layers.Dense, keras.layers.EinsumDense)
+_WITH_TABLES = (
+    keras.layers.Dense,
+    keras.layers.EinsumDense,
+    keras.layers.Embedding,
+)
 #: The arguments of a call, and the named ones.
 Given: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 #: What could not be called on the example, and what it raised.
@@ -270,6 +274,16 @@ def _noted_outputs(operation: keras.Operation, given: list[keras.KerasTensor]) -
     return None
 
 
+def _with_sizes(layer: keras.layers.Layer, args: Any, made: Any) -> Any:
+    """What an EinsumDense makes, with the sizes that it does not know of its input."""
+    if not isinstance(layer, keras.layers.EinsumDense) or not args:
+        return made
+    known = zip(made.shape, args[0].shape, strict=False)
+    sizes = [old if size is None else size for size, old in known]
+    shape = (*sizes, *made.shape[len(sizes) :])
+    return keras.KerasTensor(shape, made.dtype)
+
+
 def _symbolic(leaf: Any) -> Any:
     """A symbolic tensor in the place of one with values; anything else as it is."""
     if isinstance(leaf, keras.KerasTensor) or not keras.ops.is_tensor(leaf):
@@ -306,7 +320,8 @@ def _recorded(
     def outputs_of(layer: keras.layers.Layer, args: Any, kwargs: Any) -> Any:
         own.append(set(map(id, layer.variables)))
         try:
-            return layer.compute_output_spec(*args, **kwargs)
+            made = layer.compute_output_spec(*args, **kwargs)
+            return _with_sizes(layer, args, made)
         # A layer's own rule of shapes may not know all that it is called with.
         except Exception:
             spec = functools.partial(keras.Operation.compute_output_spec, layer)
@@ -361,7 +376,7 @@ def _recorded(
 
     def call(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
         # What a model holds itself, the nodes of a graph for one, is followed too.
-        if not own and (looked_into(self) or isinstance(self, _DENSE)):
+        if not own and (looked_into(self) or isinstance(self, _WITH_TABLES)):
             args, kwargs = keras.tree.map_structure(_symbolic, (args, kwargs))
         return layer_call(self, *args, **kwargs)
 

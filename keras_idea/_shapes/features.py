@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea._finding.find_heads import find_heads
+from keras_idea._keras.attention import projections_of
 from keras_idea._keras.layers import sublayers, walk
 from keras_idea._keras.variables import copy_training
 from keras_idea._shapes.blocks import owner_of
@@ -70,7 +70,11 @@ def take_features(model: keras.Model, kept: np.ndarray) -> keras.Model:
     backbone = backbone_of(model)
     size = getattr(backbone, _SIZE)
     overrides: dict[str, Any] = {_SIZE: len(kept)}
-    widths = {group.head_dim for group in find_heads(backbone).groups}
+    widths = {
+        parts.key.partial_output_shape[-1]
+        for layer in walk(backbone)
+        if (parts := projections_of(layer)) is not None
+    }
     if len(widths) == 1:  # else the config may derive it from the size
         overrides["head_dim"] = widths.pop()
     copy = rebuilt(model, overrides)

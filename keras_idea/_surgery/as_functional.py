@@ -12,7 +12,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea._groups.find_channels import OPEN_SIZE, looked_into
+from keras_idea._graph.find import OPEN_SIZE
+from keras_idea._graph.layers import looked_into
 from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.layers import (
     copy_flags,

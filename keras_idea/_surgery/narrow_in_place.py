@@ -10,8 +10,8 @@ from keras import ops
 
 from keras_idea._finding.find import FFN
 from keras_idea._graph.configs import Stuck, set_configs, warn_of_stuck
+from keras_idea._graph.find import followed
 from keras_idea._groups.cut import Cut
-from keras_idea._groups.find_channels import followed
 from keras_idea._groups.kinds import CHANNELS
 from keras_idea._keras.around import layers_around
 from keras_idea._keras.channels import tell_shapes

@@ -8,8 +8,8 @@ from typing import Any
 
 import keras
 
-from keras_idea._finding.find import find_ffns
-from keras_idea._finding.find_heads import find_heads
+from keras_idea._finding.explain import why_no_heads
+from keras_idea._finding.find import find_ffns, find_groups
 from keras_idea._graph.configs import numbers_of
 from keras_idea._groups.experts import ExpertGroup
 from keras_idea._keras.variables import without_parameters, without_values
@@ -126,14 +126,14 @@ def _of_hub(shape: Model, task: Any, first: Any, width: int | None = None) -> So
     set_width, set_heads = numbers_of(first, ffns), None
     start = Sizes(width or ffns[0].hidden_dim)
     if "kv_groups" in shape.pruned_kinds:
-        found = find_heads(first)
-        for path, why in found.left_out.items():
+        for path, why in why_no_heads(first).items():
             raise ConfigError(
                 f"The key/value heads of {path!r} cannot be pruned: {why}. "
                 'Leave "kv_groups" out.'
             )
-        set_heads = numbers_of(first, found.groups)
-        start = Sizes(start.neurons, found.groups[0].hidden_dim)
+        heads = [group.weights for group in find_groups(first, ["kv_groups"])]
+        set_heads = numbers_of(first, heads)
+        start = Sizes(start.neurons, heads[0].hidden_dim)
 
     def make(sizes: Sizes) -> keras.Model:
         changes = set_width(sizes.neurons)

@@ -83,7 +83,7 @@ def twice():
         (twice, "a layer reads the neurons that it makes"),
         (
             lambda: chained(layers.Dropout(0.1, noise_shape=(None, WIDTH))),
-            "Dropout 'dropout' reads or makes it",
+            "'dropout' has a noise_shape with the number of channels",
         ),
     ],
     ids=["twice", "dropout"],

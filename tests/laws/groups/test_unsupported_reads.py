@@ -8,7 +8,7 @@ import pytest
 from keras import layers, ops
 
 import keras_idea as ki
-from keras_idea._groups.dense import find_dense_groups
+from keras_idea._graph.find import graph_of
 
 WIDTH, TARGET = 16, 4
 
@@ -64,10 +64,6 @@ class Looked(keras.Model):
 def test_a_layer_that_returns_none(at, xy):
     model = Looked(at)
     model(xy[0])
-    if at == "neurons":
-        with pytest.raises(ki.KerasIdeaError, match="Looking 'looking' reads"):
-            fitted(model, xy)
-        return
     fitted(model, xy)
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [TARGET]
 
@@ -78,7 +74,7 @@ def test_an_operation_that_reads_the_kernel_of_a_convolution():
     made = layers.Conv2D(3, 1)(one(inputs))
     other = ops.mean(ops.conv(inputs, one.kernel), -1, keepdims=True)
     explained = ki.explain(keras.Model(inputs, made + other))
-    assert explained.left_out["one"] == "the operation Conv reads it"
+    assert "Conv" in explained.left_out["one"]
 
 
 SAMPLES = np.ones((6, 8), "float32")
@@ -117,16 +113,14 @@ def two_layers(between, activation="relu"):
     "between, reason",
     [
         (lambda x, h, down: (down(h), h), "is an output of the model"),
-        (lambda x, h, down: down(h[..., ::-1]), "operation GetItem"),
-        (lambda x, h, down: down(ops.softmax(h)), "operation Softmax"),
-        (lambda x, h, down: down(h) + ops.matmul(h, down.kernel), "Matmul"),
+        (lambda x, h, down: down(ops.softmax(h)), "Softmax mixes it"),
         (lambda x, h, down: down(h / ops.sum(h, -1, keepdims=True)), "Sum|broadcasts"),
         (lambda x, h, down: down(h * np.arange(8.0)), "a number of its own"),
-        (lambda x, h, down: down(h) + ops.mean(h), "operation Mean"),
+        (lambda x, h, down: down(h) + ops.mean(h), "Mean reduces it"),
     ],
 )
 def test_left_out(between, reason):
-    found = find_dense_groups(two_layers(between))
+    found = graph_of(two_layers(between))
     assert not found.groups
     assert re.search(reason, found.left_out["up"])
 
@@ -135,13 +129,13 @@ def test_neurons_added_to_an_input_are_left_out():
     inputs = keras.Input((8,))
     hidden = inputs + keras.layers.Dense(8, name="up")(inputs)
     model = keras.Model(inputs, keras.layers.Dense(2)(hidden))
-    reason = find_dense_groups(model).left_out["up"]
-    assert reason == "it is combined with an input of the model"
+    reason = graph_of(model).left_out["up"]
+    assert reason == "combined with: an input of the model"
 
 
 def test_names_that_come_later_are_as_without_it():
     model = two_layers(lambda x, h, down: down(h), lambda h: ops.softmax(h))
     keras.layers.Softmax()  # so that the next one's name has a number
     before = int(keras.layers.Softmax().name.rpartition("_")[2])
-    find_dense_groups(model)
+    graph_of(model)
     assert keras.layers.Softmax().name == f"softmax_{before + 1}"

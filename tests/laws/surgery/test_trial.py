@@ -90,15 +90,13 @@ def chain(*blocks):
 GUILTY = {
     "a shape": lambda: Scaled(by="a shape", name="guilty"),
     "an attribute": lambda: Scaled(by="an attribute", name="guilty"),
-    "scores": lambda: Scores("everywhere", name="guilty"),
-    "padding": lambda: Scores("padding", name="guilty"),
 }
 
 
 def with_one(kind):
-    """A model of four groups, one of which cannot be cut."""
+    """A model of three groups, one of which cannot be cut."""
     keras.utils.set_random_seed(0)
-    fine = Scaled(by="a fixed number"), Scores(), Scaled(by="a fixed number")
+    fine = Scaled(by="a fixed number"), Scaled(by="a fixed number")
     return chain(GUILTY[kind](), *fine)
 
 
@@ -117,7 +115,7 @@ def test_the_guilty_group_is_named(kind, dtype):
     finally:
         keras.config.set_dtype_policy("float32")
     groups = ki.find_groups(model)
-    assert len(groups) == 4
+    assert len(groups) == 3
     before = [to_numpy(variable) for variable in model.variables]
     with pytest.raises(ArgumentError, match="of guilty.*groups=lambda"):
         try_groups(model, groups)

@@ -20,28 +20,40 @@ Role = Literal["makes", "each", "reads", "own", "statistic"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Place:
-    """One axis of a variable, the layer that holds it, and the atoms along it."""
+    """One axis of a variable, the layers that use it, and the atoms along it."""
 
     variable: keras.Variable
     axis: int
     role: Role
-    layer: Any
+    layers: list[Any]
     atoms: np.ndarray
 
 
 class Atoms:
-    """The atoms of a model while it is followed."""
+    """The atoms of a model while it is followed.
+
+    Attributes:
+        places: dict, (`id` of a variable, axis) -> `Place`.
+        of_tensor: dict, `id` of a `KerasTensor` -> its atoms.
+        reasons: list, of each atom why it stays from the start, or None.
+        uniform: set, `id`s of tensors that have one number everywhere.
+        attended: list of lists of arrays, what meets in each product of tensors.
+        normalized: list of (array, reason), atoms over which a layer normalizes.
+    """
 
     def __init__(self) -> None:
         self.places: dict[Hashable, Place] = {}
         self.of_tensor: dict[int, np.ndarray] = {}
         self.reasons: list[str | None] = []
+        self.attended: list[list[np.ndarray]] = []
+        self.normalized: list[tuple[np.ndarray, str]] = []
+        self.uniform: set[int] = set()
         self._fixed = np.zeros(1024, bool)
         self._edges: list[tuple[np.ndarray, np.ndarray]] = []
         self._settled: list[tuple[np.ndarray, str]] = []
 
     def new(self, count: int, reason: str | None = None) -> np.ndarray:
-        """As many new atoms; with a reason they stay, and do not tie others."""
+        """Makes as many new atoms; with a reason they stay, and do not tie others."""
         first = len(self.reasons)
         self.reasons += [reason] * count
         if len(self.reasons) > len(self._fixed):
@@ -51,26 +63,36 @@ class Atoms:
         return np.arange(first, first + count)
 
     def constant(self, tensor: keras.KerasTensor, reason: str) -> np.ndarray:
-        """One atom that stays, for all of a tensor."""
+        """Makes one atom that stays, for all of a tensor."""
         return self.new(1, reason).reshape((1,) * len(tensor.shape))
+
+    def of(self, tensor: keras.KerasTensor) -> np.ndarray:
+        """Returns the atoms of a tensor."""
+        if id(tensor) not in self.of_tensor:
+            constant = self.constant(tensor, "it comes from elsewhere")
+            self.of_tensor[id(tensor)] = constant
+        return self.of_tensor[id(tensor)]
 
     def along_variable(
         self, variable: keras.Variable, axis: int, role: Role, layer: Any
     ) -> np.ndarray:
-        """The atoms along an axis of a variable."""
+        """Returns the atoms along an axis of a variable."""
         axis %= len(variable.shape)
         key = id(variable), axis
-        if key not in self.places:
+        place = self.places.get(key)
+        if place is None:
             size = variable.shape[axis]
             atoms = self.new(size, "there is one only" if size == 1 else None)
-            self.places[key] = Place(variable, axis, role, layer, atoms)
-        elif self.places[key].layer is None:  # settled before its layer was met
-            known = self.places[key]
-            self.places[key] = dataclasses.replace(known, role=role, layer=layer)
-        elif layer is not None and self.places[key].layer is not layer:
-            names = f"'{self.places[key].layer.name}' and '{layer.name}'"
-            self.settle(self.places[key].atoms, f"{names} share a variable")
-        return self.places[key].atoms
+            place = self.places[key] = Place(variable, axis, role, [], atoms)
+        if layer is not None and layer not in place.layers:
+            if not place.layers:  # it was settled before its layer was met
+                place = dataclasses.replace(place, role=role)
+                self.places[key] = place
+            elif place.role != role:
+                names = f"'{place.layers[0].name}' and '{layer.name}'"
+                self.settle(place.atoms, f"{names} share a variable")
+            place.layers.append(layer)
+        return place.atoms
 
     def settle(self, atoms: np.ndarray, reason: str, first: bool = False) -> None:
         """Has units stay; of several reasons the first is kept."""
@@ -83,7 +105,7 @@ class Atoms:
             self.settle(self.along_variable(variable, axis, "own", None), reason)
 
     def are_fixed(self, atoms: np.ndarray) -> bool:
-        """bool, whether these are all known to stay when they were made."""
+        """Returns whether these are all known to stay when they were made."""
         return bool(self._fixed[atoms].all())
 
     def join(self, some: np.ndarray, others: np.ndarray) -> None:
@@ -99,37 +121,48 @@ class Atoms:
             if len(given):
                 self.settle(kept, f"combined with: {self.reasons[given[0]]}")
 
+    def whole(self, atoms: np.ndarray, *axes: int) -> np.ndarray:
+        """Joins atoms along some axes, along which they do not vary any more."""
+        for axis in axes:
+            if atoms.shape[axis] > 1:
+                self.join(atoms, atoms.take([0], axis))
+                atoms = atoms.take([0], axis)
+        return atoms
+
     def along(self, tensor: keras.KerasTensor, axis: int, why: str) -> np.ndarray:
-        """The atoms along an axis, in full; settled if they vary along another."""
-        atoms, axis = self.of_tensor[id(tensor)], axis % len(tensor.shape)
-        if atoms.size > atoms.shape[axis]:
+        """Returns the atoms along an axis, in full: those at other places go with them.
+
+        They are settled if they vary along other axes alone.
+        """
+        atoms, axis = self.of(tensor), axis % len(tensor.shape)
+        if atoms.size > 1 and atoms.shape[axis] == 1:
             self.settle(atoms, why)
             return self.new(tensor.shape[axis], why)
+        atoms = self.whole(atoms, *(a for a in range(atoms.ndim) if a != axis))
         return np.broadcast_to(atoms.reshape(-1), (tensor.shape[axis],))
 
     def units(self) -> tuple[np.ndarray, dict[int, str]]:
-        """The unit of each atom, and of units that stay the reason."""
+        """Returns the unit of each atom, and of units that stay the reason."""
         root = _components(len(self.reasons), self._edges)
-        why = {
-            int(root[atom]): reason
-            for atom, reason in enumerate(self.reasons)
-            if reason is not None
-        }
+        why: dict[int, str] = {}
         for atoms, reason in self._settled:
             for unit in np.unique(root[atoms]):
                 why.setdefault(int(unit), reason)
+        for atom, given in enumerate(self.reasons):
+            if given is not None:
+                why.setdefault(int(root[atom]), given)
         return root, why
 
 
 def at_axis(atoms: np.ndarray, axis: int, rank: int) -> np.ndarray:
-    """Atoms of one axis as those of a tensor of so many axes."""
+    """Returns atoms of one axis as those of a tensor of so many axes."""
     shape = [1] * rank
     shape[axis] = -1
     return atoms.reshape(shape)
 
 
 def _components(count: int, edges: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """The least atom of each set of joined ones: hooking and jumping."""
+    """Returns the least atom of each set of joined ones: hooking and jumping."""
     root = np.arange(count)
     some = np.concatenate([edge[0] for edge in edges] or [root[:0]])
     others = np.concatenate([edge[1] for edge in edges] or [root[:0]])

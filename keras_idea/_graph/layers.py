@@ -1,0 +1,423 @@
+"""What Keras's layers, and some of KerasHub's, do to the atoms of their inputs.
+
+A row of `RULES`, or of `BY_NAME`, says it of a type of layer; whatever has no row is
+looked into, or taken for an operation on each number alone if numbers say so.
+"""
+
+import math
+from typing import Any
+
+import keras
+import numpy as np
+from keras import layers
+
+from keras_idea._graph import operations as made_by
+from keras_idea._graph.atoms import Atoms, Role, at_axis
+from keras_idea._graph.operations import Made, Rule, channel_axis
+from keras_idea._keras.channels import (
+    CONVOLUTIONS,
+    DEPTHWISE,
+    SEPARABLE,
+    SLIDING,
+    TRANSPOSED,
+    adds_bias_to_width,
+    is_stock_layer,
+    kernel_of,
+)
+from keras_idea._keras.layers import sublayers, walk
+from keras_idea._keras.symbolic import Call
+from keras_idea.functional.by_numbers import PrunedNumbers, why_not_each_number
+
+_OTHER_AXIS = "its units lie along another axis"
+_STATISTICS = ("moving_mean", "moving_variance")
+_OF_ONE_NUMBER = (layers.ELU, layers.LeakyReLU, layers.ReLU)
+#: Attention layers of Keras that are looked into.
+ATTENTION = (layers.MultiHeadAttention, layers.GroupQueryAttention)
+
+
+def slides(layer: object) -> bool:
+    """Returns whether a layer is a convolution of a kind that is known."""
+    return type(layer) in SLIDING
+
+
+def dense_of(layer: Any) -> Any:
+    """Returns the Dense layer that a layer is, or calls at every place; else None."""
+    if type(layer) is layers.TimeDistributed and layer.built:
+        layer = layer.layer
+    stock = getattr(type(layer), "_stock_class", type(layer))
+    for kind in (layers.Dense, layers.EinsumDense):
+        if isinstance(layer, kind) and stock.call is kind.call:
+            return layer
+    return None
+
+
+def name_of(function: Any) -> str:
+    """Returns the name of a function, of a partial one that of what it calls."""
+    function = getattr(function, "func", function)
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _activated(
+    atoms: Atoms, activation: Any, made: np.ndarray, tensor: keras.KerasTensor
+) -> Made:
+    """Follows an activation; settles what it mixes."""
+    name, why = name_of(activation), None
+    if isinstance(activation, layers.Layer):
+        known = type(activation) in _OF_ONE_NUMBER
+        if not known and (activation.variables or type(activation) in RULES):
+            why = "has weights or seeds of its own"
+        elif not known:
+            why = why_not_each_number(activation, (2, max(tensor.shape[-1], 2)))
+    else:
+        why = why_not_each_number(activation, (2, max(tensor.shape[-1], 2)))
+        if why is None and not hasattr(keras.activations, name):
+            why = PrunedNumbers().make(activation, [tensor], [tensor])
+        if name == "softmax" and made.shape[-1] == 1:
+            why = None  # over places, or over one channel
+    if why is None:
+        return made
+    reason = f"its activation {name} {why}"
+    atoms.settle(made, reason)
+    return atoms.constant(tensor, reason)
+
+
+def _output(
+    atoms: Atoms, layer: Any, kernel: keras.Variable, axis: int, call: Call, at: int
+) -> Made:
+    """Follows what a kernel and its bias make along axis `at` of the output."""
+    made = atoms.along_variable(kernel, axis, "makes", layer)
+    if getattr(layer, "bias", None) is not None:
+        atoms.join(atoms.along_variable(layer.bias, 0, "own", layer), made)
+    tensor = call.outputs[0]
+    as_tensor = at_axis(made, at, len(tensor.shape))
+    return _activated(atoms, layer.activation, as_tensor, tensor)
+
+
+def _convolution(atoms: Atoms, layer: Any, call: Call) -> Made:
+    (given,), kernel = call.inputs, kernel_of(layer)
+    axis = channel_axis(layer, given)
+    inputs = atoms.along(given, axis, _OTHER_AXIS)
+    groups, width = layer.groups, kernel.shape[-2]
+    if groups > 1 and width == 1:  # each channel by itself
+        made = atoms.along_variable(kernel, -1, "makes", layer)
+        atoms.join(np.repeat(inputs, layer.filters // groups), made)
+    else:
+        # The kernel has the rows of the first group: all groups lose the same ones.
+        rows = atoms.along_variable(kernel, -2, "reads", layer)
+        atoms.join(inputs.reshape(groups, width), rows)
+        if groups > 1:
+            made = atoms.along_variable(kernel, -1, "makes", layer)
+            made = made.reshape(groups, -1)
+            atoms.join(made, made[:1])
+    return _output(atoms, layer, kernel, -1, call, axis)
+
+
+def _transposed(atoms: Atoms, layer: Any, call: Call) -> Made:
+    (given,), kernel = call.inputs, layer.kernel
+    axis = channel_axis(layer, given)
+    inputs = atoms.along(given, axis, _OTHER_AXIS)
+    atoms.join(inputs, atoms.along_variable(kernel, -1, "reads", layer))
+    return _output(atoms, layer, kernel, -2, call, axis)
+
+
+def _by_depth(atoms: Atoms, layer: Any, kernel: Any, call: Call) -> np.ndarray:
+    given = call.inputs[0]
+    inputs = atoms.along(given, channel_axis(layer, given), _OTHER_AXIS)
+    own = atoms.along_variable(kernel, -2, "each", layer)
+    atoms.join(inputs, own)
+    return np.repeat(own, layer.depth_multiplier)
+
+
+def _depthwise(atoms: Atoms, layer: Any, call: Call) -> Made:
+    made = _by_depth(atoms, layer, layer.kernel, call)
+    if layer.bias is not None:
+        atoms.join(atoms.along_variable(layer.bias, 0, "own", layer), made)
+    tensor = call.outputs[0]
+    made = at_axis(made, channel_axis(layer, tensor), len(tensor.shape))
+    return _activated(atoms, layer.activation, made, tensor)
+
+
+def _separable(atoms: Atoms, layer: Any, call: Call) -> Made:
+    between = _by_depth(atoms, layer, layer.depthwise_kernel, call)
+    point = layer.pointwise_kernel
+    atoms.join(between, atoms.along_variable(point, -2, "reads", layer))
+    return _output(atoms, layer, point, -1, call, channel_axis(layer, call.inputs[0]))
+
+
+def _dense(atoms: Atoms, layer: Any, call: Call) -> Made:
+    """Follows Dense and EinsumDense layers, also what calls one at every place."""
+    dense, given, tensor = dense_of(layer), call.inputs[0], call.outputs[0]
+    if dense is None:
+        return None
+    kernel = kernel_of(dense)
+    equation = getattr(dense, "equation", "...a,ab->...b")
+    (x, k), made = made_by.letters_of(equation, [len(given.shape), len(kernel.shape)])
+    letters = f"{x},{k}->{made}"
+    array = made_by.kernel_product(atoms, atoms.of(given), letters, kernel, dense)
+    if dense is not layer:
+        for place in atoms.places.values():
+            if place.variable is kernel and place.role == "reads":
+                place.layers.append(layer)
+    if not isinstance(array, np.ndarray):
+        return array
+    if dense.bias is not None:
+        axes = getattr(dense, "bias_axes", None) or made[-1]
+        order = [letter for letter in made if letter in axes]
+        for axis, letter in enumerate(order):
+            if array.shape[made.index(letter)] > 1:
+                own = atoms.along_variable(dense.bias, axis, "own", dense)
+                atoms.join(own, array.reshape(-1))
+    return _activated(atoms, dense.activation, array, tensor)
+
+
+def _own_weights(atoms: Atoms, layer: Any, along: np.ndarray) -> None:
+    for variable in layer.variables:
+        role: Role = "statistic" if variable.name in _STATISTICS else "own"
+        atoms.join(atoms.along_variable(variable, 0, role, layer), along)
+
+
+def _batch_normalization(atoms: Atoms, layer: Any, call: Call) -> Made:
+    given = call.inputs[0]
+    if not layer.epsilon:
+        return f"'{layer.name}' has epsilon=0, which makes NaN of a pruned channel"
+    if not isinstance(layer.axis, int):
+        return None
+    along = atoms.along(given, layer.axis, f"'{layer.name}' normalizes over it")
+    _own_weights(atoms, layer, along)
+    return at_axis(along, layer.axis, len(given.shape))
+
+
+def _group_normalization(atoms: Atoms, layer: Any, call: Call) -> Made:
+    given = call.inputs[0]
+    if not isinstance(layer.axis, int) or layer.groups == 1:
+        return f"'{layer.name}' normalizes over all channels together"
+    if not layer.variables:
+        return f"'{layer.name}' has no weights that tell its number of channels"
+    along = atoms.along(given, layer.axis, f"'{layer.name}' normalizes over it")
+    blocks = along.reshape(layer.groups, -1)  # a group of its channels goes whole
+    atoms.join(blocks, blocks[:, :1])
+    _own_weights(atoms, layer, along)
+    return at_axis(along, layer.axis, len(given.shape))
+
+
+def _norm(atoms: Atoms, layer: Any, call: Call) -> Made:
+    """Follows a normalization over the units, which are features then."""
+    given = call.inputs[0]
+    array = atoms.of(given)
+    axes = [int(a) % array.ndim for a in np.atleast_1d(getattr(layer, "axis", -1))]
+    if all(array.shape[axis] == 1 for axis in axes):
+        return array
+    if len(axes) > 1 or any(len(v.shape) != 1 for v in layer.variables):
+        return None
+    along = atoms.along(given, axes[0], f"'{layer.name}' normalizes over it")
+    for variable in layer.variables:
+        atoms.join(atoms.along_variable(variable, 0, "own", layer), along)
+    why = f"{type(layer).__name__} '{layer.name}' normalizes over it"
+    atoms.normalized.append((along, why))
+    return at_axis(along, axes[0], array.ndim)
+
+
+def _prelu(atoms: Atoms, layer: Any, call: Call) -> Made:
+    given, alpha = call.inputs[0], layer.alpha
+    along = atoms.of(given)
+    for axis in range(1, len(given.shape)):
+        if along.shape[axis] > 1 and alpha.shape[axis - 1] > 1:
+            own = atoms.along_variable(alpha, axis - 1, "own", layer)
+            atoms.join(own, along.reshape(-1))
+    return along
+
+
+def _activation(atoms: Atoms, layer: Any, call: Call) -> Made:
+    given = atoms.of(call.inputs[0])
+    return _activated(atoms, layer.activation, given, call.outputs[0])
+
+
+def _softmax(atoms: Atoms, layer: Any, call: Call) -> Made:
+    array = atoms.of(call.inputs[0])
+    if any(array.shape[int(axis)] > 1 for axis in np.atleast_1d(layer.axis)):
+        return None
+    return array
+
+
+def _embedding(atoms: Atoms, layer: Any, call: Call) -> Made:
+    """Follows embeddings, also where KerasHub reads logits with them."""
+    table, tensor = kernel_of_embedding(layer), call.outputs[0]
+    args, named = call.given
+    if named.get("reverse") or (len(args) > 1 and args[1] is True):
+        along = atoms.along(call.inputs[0], -1, _OTHER_AXIS)
+        axis = 1
+        if not layer.tie_weights:
+            table, axis = layer.reverse_embeddings, 0
+        atoms.join(along, atoms.along_variable(table, axis, "reads", layer))
+        return atoms.constant(tensor, "it is one of the vocabulary")
+    along = atoms.along_variable(table, 1, "makes", layer)
+    return at_axis(along, len(tensor.shape) - 1, len(tensor.shape))
+
+
+def kernel_of_embedding(layer: Any) -> keras.Variable:
+    """Returns the variable behind `embeddings`, which are computed with LoRA."""
+    return layer._embeddings if hasattr(layer, "_embeddings") else layer.embeddings
+
+
+def _positions(atoms: Atoms, layer: Any, call: Call) -> Made:
+    rank = len(call.outputs[0].shape)
+    made = atoms.along_variable(layer.position_embeddings, 1, "makes", layer)
+    return at_axis(made, rank - 1, rank)
+
+
+def _turned(atoms: Atoms, layer: Any, call: Call) -> Made:
+    """Follows a rotation of positions: all features of a head go together.
+
+    Or what makes the sines and cosines of positions.
+    """
+    if len(call.outputs) > 1:
+        return [atoms.constant(tensor, "positions") for tensor in call.outputs]
+    return atoms.whole(atoms.of(call.inputs[0]), -1)
+
+
+def _dropped(atoms: Atoms, layer: Any, call: Call) -> Made:
+    """Follows Dropout and its like."""
+    shape = getattr(layer, "noise_shape", None)
+    if shape is not None:  # of ones where a sample is dropped whole
+        sizes = zip(shape, atoms.of(call.inputs[0]).shape, strict=True)
+        if any(size not in (1, None) for size, varies in sizes if varies > 1):
+            return f"'{layer.name}' has a noise_shape with the number of channels"
+    return made_by.each(atoms, layer, call)
+
+
+def _rescaled(atoms: Atoms, layer: Any, call: Call) -> Made:
+    """Follows Rescaling by two numbers; by one for each channel, they stay."""
+    if np.size(layer.scale) > 1 or np.size(layer.offset) > 1:
+        return None
+    return made_by.each(atoms, layer, call)
+
+
+def _pooled(atoms: Atoms, layer: Any, call: Call) -> Made:
+    given, made = call.inputs[0], call.outputs[0]
+    axis = channel_axis(layer, given)
+    along = atoms.along(given, axis, f"'{layer.name}' joins it")
+    return at_axis(along, axis if layer.keepdims else 1, len(made.shape))
+
+
+def _permuted(atoms: Atoms, layer: Any, call: Call) -> Made:
+    return atoms.of(call.inputs[0]).transpose(0, *layer.dims)
+
+
+def _all(names: str) -> list[type]:
+    found = [
+        getattr(layers, f"{name}{n}D", None)
+        for name in names.split()
+        for n in (1, 2, 3)
+    ]
+    return [layer for layer in found if layer is not None]
+
+
+_MERGES = "Add Average Maximum Minimum Multiply Subtract"
+_OTHERS = "ActivityRegularization ELU Identity LeakyReLU ReLU"
+_DROPOUTS = "AlphaDropout Dropout GaussianDropout GaussianNoise"
+RULES: dict[type, Rule] = {
+    **dict.fromkeys(CONVOLUTIONS, _convolution),
+    **dict.fromkeys(TRANSPOSED, _transposed),
+    **dict.fromkeys(DEPTHWISE, _depthwise),
+    **dict.fromkeys(SEPARABLE, _separable),
+    layers.Embedding: _embedding,
+    layers.BatchNormalization: _batch_normalization,
+    layers.GroupNormalization: _group_normalization,
+    layers.LayerNormalization: _norm,
+    layers.RMSNormalization: _norm,
+    layers.PReLU: _prelu,
+    layers.Activation: _activation,
+    layers.Softmax: _softmax,
+    **{getattr(layers, n): made_by.each for n in f"{_MERGES} {_OTHERS}".split()},
+    **{getattr(layers, name): _dropped for name in _DROPOUTS.split()},
+    **dict.fromkeys(_all("SpatialDropout"), _dropped),
+    **dict.fromkeys(
+        _all(
+            "MaxPooling AveragePooling AdaptiveAveragePooling AdaptiveMaxPooling "
+            "ZeroPadding Cropping UpSampling"
+        ),
+        made_by.spatial,
+    ),
+    layers.Resizing: made_by.spatial,
+    **dict.fromkeys(_all("GlobalMaxPooling GlobalAveragePooling"), _pooled),
+    layers.Rescaling: _rescaled,
+    layers.Flatten: made_by.reshaped,
+    layers.Reshape: made_by.reshaped,
+    layers.Permute: _permuted,
+    layers.Concatenate: made_by.concatenated,
+}
+#: Layers of KerasHub, by the name of their class, or the end of it.
+BY_NAME: dict[str, Rule] = {
+    "PositionEmbedding": _positions,
+    "ReversibleEmbedding": _embedding,
+    "RotaryEmbedding": _turned,
+}
+
+
+def rule_of(layer: Any) -> Rule | None:
+    """Returns the rule of a layer; None: it has none."""
+    if dense_of(layer) is not None:
+        return _dense
+    if type(layer) in RULES:
+        return RULES[type(layer)]
+    name = type(layer).__name__
+    if name.endswith("RotaryEmbedding"):
+        name = "RotaryEmbedding"
+    if name in BY_NAME or is_stock_layer(layer):
+        return BY_NAME.get(name)
+    return _norm if _is_norm(layer) else None
+
+
+def _is_norm(layer: Any) -> bool:
+    """Returns whether a layer of somebody else's is a normalization by its look."""
+    named = "norm" in type(layer).__name__.lower()
+    return (
+        named and not sublayers(layer) and all(len(v.shape) == 1 for v in layer.weights)
+    )
+
+
+def embeds(layer: Any) -> bool:
+    """Returns whether a layer makes features of tokens or positions."""
+    return isinstance(layer, layers.Embedding) or type(layer).__name__ in BY_NAME
+
+
+def looked_into(layer: keras.layers.Layer) -> bool:
+    """Returns whether a layer is more than one operation: models, a user's layers."""
+    if isinstance(layer, keras.Model):
+        return True
+    if rule_of(layer) is not None:
+        return False
+    return not is_stock_layer(layer) or any(dense_of(part) for part in walk(layer))
+
+
+def why_not_plain(layer: Any) -> str | None:
+    """Returns why the numbers in a layer's kernel are not those it multiplies by."""
+    if layer.lora_enabled:
+        return f"'{layer.path}' has LoRA enabled"
+    if layer.quantization_mode is not None:
+        return f"'{layer.path}' is quantized ({layer.quantization_mode})"
+    return None
+
+
+def why_not_followed(call: Call) -> str | None:
+    """Returns why a layer with a rule computes something else than its rule."""
+    layer: Any = call.operation
+    if type(layer) in SLIDING and adds_bias_to_width(layer, call.outputs[0]):
+        return (
+            f"'{layer.name}' has channels_first and a bias, and Keras on TensorFlow "
+            "adds it to the width if that is the number of channels"
+        )
+    inner = dense_of(layer) or layer
+    return why_not_plain(inner) if hasattr(inner, "lora_enabled") else None
+
+
+def uses(call: Call) -> dict[int, int]:
+    """Returns how often each kernel of a layer is used for a sample, by its `id`."""
+    layer: Any = call.operation
+    tensor = call.inputs[0] if type(layer) in TRANSPOSED else call.outputs[0]
+    dense = type(layer) is layers.Dense
+    axis = len(tensor.shape) - 1 if dense else channel_axis(layer, tensor)
+    places = math.prod(tensor.shape[1:]) // tensor.shape[axis]
+    if type(layer) in SEPARABLE:
+        return {id(layer.depthwise_kernel): places, id(layer.pointwise_kernel): places}
+    return {id(kernel_of(layer)): places}

@@ -1,0 +1,540 @@
+"""What operations do to the atoms of what they are given.
+
+There are three kinds of rules. What combines numbers place by place joins them
+(`each`). What moves numbers does the same to their atoms (`reshaped`, ...). A sum of
+products (`product`) joins what is multiplied; what is summed over goes together.
+
+A rule returns the atoms of the (only) output, a list of those of several, None if it
+mixes or reads them, or a reason in words.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import keras
+import numpy as np
+
+from keras_idea._graph.atoms import Atoms, at_axis
+from keras_idea._keras.symbolic import Call
+
+Made: TypeAlias = np.ndarray | list[np.ndarray] | str | None
+Rule: TypeAlias = Callable[[Atoms, Any, Call], Made]
+
+#: Operations on numbers of one place. None makes something infinite of zeros, which a
+#: weight of zero would not take away.
+_EACH = """Absolute Add Cast Celu Clip ConvertToTensor Divide Elu Erf Exp Expm1 Gelu
+    HardShrink HardSigmoid HardSilu HardTanh LeakyRelu Log1p LogSigmoid Maximum Minimum
+    Multiply Negative Relu Relu6 Selu Sigmoid Silu SoftShrink Softplus Softsign
+    Square StopGradient Subtract Tanh TanhShrink TrueDivide Where"""
+_SPATIAL = "AveragePool MaxPool Resize"
+_REDUCTIONS = "Mean Sum Max Min Amax Amin Any All Var Std Logsumexp"
+#: Operations that mix the numbers along one axis, and keep the others apart.
+_ALONG_ONE = "Softmax LogSoftmax Cumsum Cumprod Sort Flip Roll"
+_CONSTANTS = "FullLike OnesLike ZerosLike"
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def each(atoms: Atoms, operation: Any, call: Call) -> Made:
+    """Follows numbers that are combined place by place, with broadcasting."""
+    rank = len(call.outputs[0].shape)
+    is_layer = isinstance(operation, keras.layers.Layer)
+    held = [] if is_layer else list(vars(operation).values())
+    given = [a for a in [*call.arguments, *held] if has_places(a)]
+    tensors = [a for a in given if isinstance(a, keras.KerasTensor)]
+    if type(operation).__name__ in ("Divide", "TrueDivide"):
+        below = call.arguments[-1]
+        if isinstance(below, keras.KerasTensor) and atoms.of(below).size > 1:
+            return "something is divided by it"
+    found = [_ahead(atoms.of(tensor), rank) for tensor in tensors]
+    vary = [a for a in range(rank) if any(part.shape[a] > 1 for part in found)]
+    for argument in given:
+        if isinstance(argument, keras.Variable):
+            shape = (1,) * (rank - len(argument.shape)) + tuple(argument.shape)
+            wide = [axis for axis in range(rank) if shape[axis] > 1]
+            axes = [axis for axis in wide if axis in vary] if vary else wide[-1:]
+            if len(axes) > 1:
+                name = type(operation).__name__
+                return f"{name} has a variable of several axes"
+            for axis in axes:
+                behind = axis - (rank - len(argument.shape))
+                along = atoms.along_variable(argument, behind, "own", None)
+                found.append(at_axis(along, axis, rank))
+    if not found:
+        return None
+    first = max(found, key=lambda part: part.size)
+    vary = [axis for axis in range(rank) if first.shape[axis] > 1]
+    why = "a constant has a number of its own for each"
+    for argument in given:
+        if isinstance(argument, keras.Variable) or id(argument) in atoms.uniform:
+            continue
+        follows = isinstance(argument, keras.KerasTensor)
+        if follows and not atoms.are_fixed(atoms.of(argument)):
+            continue
+        # What stays has numbers along some axes: along these the units go whole.
+        shape = (1,) * (rank - len(argument.shape)) + tuple(argument.shape)
+        axes = [axis for axis in vary if shape[axis] != 1]
+        if axes and len(axes) == len(vary):
+            if follows:
+                why = f"combined with: {atoms.reasons[atoms.of(argument).ravel()[0]]}"
+            atoms.settle(first, why)
+        first = atoms.whole(first, *axes)
+    for other in found:
+        if other is not first and not atoms.are_fixed(other):
+            atoms.join(first, other)
+    if all(id(argument) in atoms.uniform for argument in given):
+        atoms.uniform.add(id(call.outputs[0]))
+    return first
+
+
+def _ahead(array: np.ndarray, rank: int) -> np.ndarray:
+    return array.reshape((1,) * (rank - array.ndim) + array.shape)
+
+
+def has_places(argument: Any) -> bool:
+    """Returns whether an argument has several numbers that are not the same."""
+    if isinstance(argument, (keras.KerasTensor, keras.Variable)):
+        return isinstance(argument, keras.KerasTensor) or math.prod(argument.shape) > 1
+    if not hasattr(argument, "dtype") or math.prod(tuple(argument.shape)) <= 1:
+        return False
+    array = keras.ops.convert_to_numpy(argument)
+    return bool((array != array.flat[0]).any())
+
+
+def product(
+    atoms: Atoms,
+    arrays: Sequence[np.ndarray],
+    shapes: Sequence[Sequence[int]],
+    given: Sequence[str],
+    made: str,
+) -> np.ndarray:
+    """Follows a sum of products of tensors, by the letters of their axes.
+
+    What stands at one place is one; what is summed over goes together.
+    """
+    space = sorted(set("".join(given)) | set(made))
+    for array, letters, shape in zip(arrays, given, shapes, strict=True):
+        if not atoms.are_fixed(array):
+            continue
+        for other, theirs in zip(arrays, given, strict=True):
+            # What stays has numbers along an axis of units: so do these.
+            for letter in set(letters) & set(theirs):
+                axis, place = letters.index(letter), theirs.index(letter)
+                if other.shape[place] > array.shape[axis] and shape[axis] != 1:
+                    why = atoms.reasons[array.ravel()[0]]
+                    atoms.settle(other, f"combined with: {why}")
+    spread = []
+    for array, letters in zip(arrays, given, strict=True):
+        order = [letters.index(letter) for letter in sorted(letters)]
+        shape = [
+            array.shape[letters.index(letter)] if letter in letters else 1
+            for letter in space
+        ]
+        spread.append(array.transpose(order).reshape(shape))
+    lead = max(spread, key=lambda array: array.size)
+    free = [array for array in spread if not atoms.are_fixed(array)]
+    for other in spread:
+        if other is not lead and other.size > 1:
+            atoms.join(lead, other)
+    if len(free) > 1:
+        atoms.attended.append([array.ravel() for array in free])
+    summed = [i for i, letter in enumerate(space) if letter not in made]
+    lead = atoms.whole(lead, *summed)
+    for other in spread:
+        atoms.whole(other, *summed)
+    names = [letter for letter in space if letter in made]
+    kept = lead.reshape([lead.shape[space.index(letter)] for letter in names])
+    return kept.transpose([names.index(letter) for letter in made])
+
+
+def kernel_product(
+    atoms: Atoms, array: np.ndarray, letters: str, kernel: Any, layer: Any
+) -> Made:
+    """Follows a sum of products of a tensor and a variable: `letters` "ab,bc->ac".
+
+    The letters that only the variable has are made, those of the tensor too are read.
+    One axis of the variable numbers the units that it makes, and one those it reads;
+    along its others they go whole.
+    """
+    given, made = letters.split("->")
+    x, k = given.split(",")
+    wide = [axis for axis in range(len(k)) if kernel.shape[axis] > 1]
+    rows = [axis for axis in wide if k[axis] in x and k[axis] not in made]
+    columns = [a for a in range(len(k)) if k[a] in made and k[a] not in x]
+    columns.sort(key=lambda axis: kernel.shape[axis] == 1)
+    batch = [x.index(k[axis]) for axis in wide if k[axis] in x and k[axis] in made]
+    if any(array.shape[axis] > 1 for axis in batch):
+        return "its kernel has numbers for each"
+    if rows:
+        rows.sort(key=lambda axis: array.shape[x.index(k[axis])] == 1)
+        at = x.index(k[rows[0]])
+        if array.size > 1 and array.shape[at] == 1:
+            why = "its units lie along another axis"
+            atoms.settle(array, why)
+            array = atoms.new(1, why).reshape((1,) * array.ndim)
+        array = atoms.whole(array, *(axis for axis in range(array.ndim) if axis != at))
+        own = atoms.along_variable(kernel, rows[0], "reads", layer)
+        atoms.join(array, at_axis(own, at, len(x)))
+    if not columns:
+        return atoms.new(1, "its kernel makes one number").reshape((1,) * len(made))
+    own = atoms.along_variable(kernel, columns[0], "makes", layer)
+    return at_axis(own, made.index(k[columns[0]]), len(made))
+
+
+def letters_of(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """Returns the letters of each part of an equation, and of what is made.
+
+    Letters stand in the place of an ellipsis.
+
+    Example:
+    >>> letters_of("...a,ab->...b", (3, 2))
+    (['YZa', 'ab'], 'YZb')
+    """
+    left, made = equation.replace(" ", "").split("->")
+    parts = left.split(",")
+    more = [
+        rank - len(part.replace("...", "")) if "..." in part else 0
+        for part, rank in zip(parts, ranks, strict=True)
+    ]
+    free = "UVWXYZ"
+    parts = [
+        part.replace("...", free[len(free) - count :])
+        for part, count in zip(parts, more, strict=True)
+    ]
+    return parts, made.replace("...", free[len(free) - max(more) :])
+
+
+def _einsum(atoms: Atoms, operation: Any, call: Call) -> Made:
+    args = [a for a in call.arguments if has_places(a)]
+    return _multiplied(atoms, operation.subscripts, args)
+
+
+def _matmul(atoms: Atoms, operation: Any, call: Call) -> Made:
+    args = list(call.arguments[:2])
+    if len(args) < 2 or any(len(getattr(a, "shape", ())) < 2 for a in args):
+        return None
+    ranks = [len(a.shape) for a in args]
+    batch = _LETTERS[3 : max(ranks) + 1]
+    first, second = (batch[len(batch) - (rank - 2) :] for rank in ranks)
+    equation = f"{first}ab,{second}bc->{batch}ac"
+    return _multiplied(atoms, equation, args)
+
+
+def _multiplied(atoms: Atoms, equation: str, args: Sequence[Any]) -> Made:
+    """Follows a product of tensors, or of one tensor and one variable."""
+    if "->" not in equation:
+        return None
+    given, made = letters_of(equation, [len(a.shape) for a in args])
+    tensors = [a for a in args if isinstance(a, keras.KerasTensor)]
+    if len(tensors) == len(args):
+        arrays = [atoms.of(tensor) for tensor in tensors]
+        return product(atoms, arrays, [t.shape for t in tensors], given, made)
+    if len(args) == 2 and len(tensors) == 1:
+        first = args.index(tensors[0])
+        kernel = args[1 - first]
+        if isinstance(kernel, keras.Variable):
+            letters = f"{given[first]},{given[1 - first]}->{made}"
+            return kernel_product(atoms, atoms.of(tensors[0]), letters, kernel, None)
+    return None
+
+
+def attention(atoms: Atoms, operation: Any, call: Call) -> Made:
+    """Follows `keras.ops.dot_product_attention`: query heads share key/value heads."""
+    query, key, value = (atoms.of(tensor) for tensor in call.inputs[:3])
+    heads = call.inputs[0].shape[2]
+
+    def of_queries(array: np.ndarray, tensor: keras.KerasTensor) -> np.ndarray:
+        times = heads // tensor.shape[2]
+        return np.repeat(array, times, 2) if array.shape[2] > 1 else array
+
+    key = of_queries(key, call.inputs[1])
+    value = of_queries(value, call.inputs[2])
+    shapes = [tuple(call.inputs[0].shape)] * 2
+    scores = product(atoms, [query, key], shapes, ["btnh", "bsnh"], "bnts")
+    for other in call.inputs[3:]:  # a bias of each head
+        if len(other.shape) == 4 and other.shape[1] > 1:
+            atoms.join(scores, atoms.of(other))
+    shapes = [(1, heads, 1, 1), shapes[0]]
+    return product(atoms, [scores, value], shapes, ["bnts", "bsnh"], "btnh")
+
+
+def resized(array: np.ndarray, before: Sequence[int], after: Sequence[int]) -> Made:
+    """Follows entries that keep their order under another shape.
+
+    Where some do not depend on their place, they do not either in the new shape.
+    """
+    before, after = _known(before, after)
+    if math.prod(before) != math.prod(after):
+        return "it is reshaped to sizes that the model leaves open"
+    i = j = 0
+    old, new = list[int](), list[int]()
+    while i < len(before) or j < len(after):  # blocks of axes of equal products
+        i2, j2 = i + 1, j + 1
+        while (p := math.prod(before[i:i2])) != (q := math.prod(after[j:j2])):
+            i2, j2 = i2 + (p < q), j2 + (p > q)
+        last = i2 >= len(before) or j2 >= len(after)
+        i2, j2 = (len(before), len(after)) if last else (i2, j2)
+        varies = any(array.shape[axis] > 1 for axis in range(i, min(i2, array.ndim)))
+        old += [size if varies else 1 for size in before[i:i2]]
+        new += [size if varies else 1 for size in after[j:j2]]
+        i, j = i2, j2
+    made = np.broadcast_to(array, old).reshape(new)
+    for axis in range(made.ndim):
+        if made.shape[axis] > 1 and (made == made.take([0], axis)).all():
+            made = made.take([0], axis)
+    return made
+
+
+def _known(
+    before: Sequence[int | None], after: Sequence[int | None]
+) -> tuple[list[int], list[int]]:
+    """Returns two shapes of one size, in which numbers stand for open ones."""
+    old, new = [size or 8 for size in before], list(after)
+    for axis, size in enumerate(new[: len(old)]):
+        if size is None and new[:axis] == old[:axis]:  # leading sizes stay
+            new[axis] = old[axis]
+    rest = math.prod(size for size in new if size is not None)
+    return old, [max(1, math.prod(old) // rest) if s is None else s for s in new]
+
+
+def reshaped(atoms: Atoms, operation: Any, call: Call) -> Made:
+    """Follows `Reshape` and `Flatten`, layers and operations."""
+    before, after = call.inputs[0], call.outputs[0]
+    array = atoms.of(before)
+    if array.size == 1:
+        return array.reshape((1,) * len(after.shape))
+    shape = list(before.shape)
+    if getattr(operation, "data_format", "") == "channels_first":  # moved last
+        array = np.moveaxis(array, 1, -1)
+        shape = [shape[0], *shape[2:], shape[1]]
+    return resized(array, shape, after.shape)
+
+
+def _transposed(atoms: Atoms, operation: Any, call: Call) -> Made:
+    return atoms.of(call.inputs[0]).transpose(operation.axes)
+
+
+def _swapped(atoms: Atoms, operation: Any, call: Call) -> Made:
+    return np.swapaxes(atoms.of(call.inputs[0]), operation.axis1, operation.axis2)
+
+
+def _axis_moved(atoms: Atoms, operation: Any, call: Call) -> Made:
+    given = atoms.of(call.inputs[0])
+    return np.moveaxis(given, operation.source, operation.destination)
+
+
+def _expanded(atoms: Atoms, operation: Any, call: Call) -> Made:
+    return np.expand_dims(atoms.of(call.inputs[0]), operation.axis)
+
+
+def _squeezed(atoms: Atoms, operation: Any, call: Call) -> Made:
+    array = atoms.of(call.inputs[0])
+    if operation.axis is None:
+        axes = [i for i, size in enumerate(call.inputs[0].shape) if size == 1]
+        return array.squeeze(tuple(axes))
+    return array.squeeze(operation.axis)
+
+
+def _repeated(atoms: Atoms, operation: Any, call: Call) -> Made:
+    array, axis = atoms.of(call.inputs[0]), operation.axis
+    if axis is None:
+        return None
+    return np.repeat(array, operation.repeats, axis) if array.shape[axis] > 1 else array
+
+
+def _tiled(atoms: Atoms, operation: Any, call: Call) -> Made:
+    array = atoms.of(call.inputs[0])
+    repeats = tuple(np.atleast_1d(operation.repeats))
+    repeats = (1,) * (array.ndim - len(repeats)) + repeats
+    if len(repeats) != array.ndim:
+        return None
+    sizes = zip(repeats, array.shape, strict=True)
+    return np.tile(array, [times if size > 1 else 1 for times, size in sizes])
+
+
+def _broadcast(atoms: Atoms, operation: Any, call: Call) -> Made:
+    array = atoms.of(call.inputs[0])
+    ahead = len(call.outputs[0].shape) - array.ndim
+    return array.reshape((1,) * ahead + array.shape)
+
+
+def _split(atoms: Atoms, operation: Any, call: Call) -> Made:
+    array, axis = atoms.of(call.inputs[0]), operation.axis
+    if array.shape[axis] == 1:
+        return [array for _ in call.outputs]
+    if len({tensor.shape[axis] for tensor in call.outputs}) > 1:
+        return [atoms.whole(array, axis) for _ in call.outputs]
+    parts = np.split(array, len(call.outputs), axis)
+    for part in parts[1:]:  # each part is to be as long as the others
+        atoms.join(parts[0], part)
+    return parts
+
+
+def _unstacked(atoms: Atoms, operation: Any, call: Call) -> Made:
+    array, axis = atoms.of(call.inputs[0]), operation.axis
+    return [atoms.whole(array, axis).squeeze(axis) for _ in call.outputs]
+
+
+def _stacked(atoms: Atoms, operation: Any, call: Call) -> Made:
+    axis = operation.axis % len(call.outputs[0].shape)
+    parts = [np.expand_dims(atoms.of(tensor), axis) for tensor in call.inputs]
+    return _put_together(atoms, parts, axis)
+
+
+def _put_together(atoms: Atoms, parts: Sequence[np.ndarray], axis: int) -> Made:
+    """Follows tensors along a new axis, or behind one another: one unit at a place."""
+    first = max(parts, key=np.size)
+    for part in parts:
+        if part is not first and not (first.size == part.size == 1):
+            atoms.join(first, part)
+    return first
+
+
+def concatenated(atoms: Atoms, operation: Any, call: Call) -> Made:
+    """Follows `Concatenate`; what is joined along another axis must be the same."""
+    rank = len(call.outputs[0].shape)
+    axis = operation.axis % rank
+    tensors = [a for a in call.arguments if has_places(a)]
+    if not all(isinstance(a, keras.KerasTensor) for a in tensors):
+        return None
+    parts = [atoms.of(tensor) for tensor in tensors]
+    if all(map(atoms.are_fixed, parts)):
+        return parts[0].ravel()[:1].reshape((1,) * rank)
+    if all(part.shape[axis] == 1 for part in parts):
+        return _put_together(atoms, parts, axis)
+    along = []
+    for tensor, part in zip(tensors, parts, strict=True):
+        sizes = list(part.shape)
+        sizes[axis] = tensor.shape[axis]
+        along.append(np.broadcast_to(part, sizes))
+    most = np.max([part.shape for part in along], axis=0)
+    most[axis] = 1
+    whole = [np.broadcast_to(part, np.maximum(part.shape, most)) for part in along]
+    return np.concatenate(whole, axis)
+
+
+def _item(atoms: Atoms, operation: Any, call: Call) -> Made:
+    """Follows slices: by a number in code, units along that axis go whole."""
+    array = atoms.of(call.inputs[0])
+    args, _ = call.given
+    key = args[1] if len(args) > 1 else getattr(operation, "key", None)
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if any(isinstance(part, (keras.KerasTensor, np.ndarray, list)) for part in keys):
+        return None
+    count = sum(part is not None and part is not Ellipsis for part in keys)
+    rest = [slice(None)] * (array.ndim - count)
+    at = keys.index(Ellipsis) if Ellipsis in keys else len(keys)
+    keys = [*keys[:at], *rest, *keys[at + 1 :]]
+    axis = 0
+    for part in keys:
+        if part is None:
+            array = np.expand_dims(array, axis)
+        elif isinstance(part, slice):
+            bounds = part.start, part.stop, part.step
+            if bounds not in ((None, None, None), (None, None, -1)):
+                array = atoms.whole(array, axis)
+            if part.step == -1 and array.shape[axis] > 1:
+                array = np.flip(array, axis)
+        else:
+            array = atoms.whole(array, axis).take(0, axis)
+            axis -= 1
+        axis += 1
+    return array if array.ndim == len(call.outputs[0].shape) else None
+
+
+def _taken(atoms: Atoms, operation: Any, call: Call) -> Made:
+    """Follows `Take`: rows of a table, by indices that are no units."""
+    args = call.arguments
+    axis = operation.axis
+    if axis is None or not has_places(args[0]):
+        return None
+    rank = len(args[0].shape)
+    if isinstance(args[0], keras.Variable):
+        if axis % rank == rank - 1:
+            return None
+        along = atoms.along_variable(args[0], -1, "makes", None)
+        return at_axis(
+            along, len(call.outputs[0].shape) - 1, len(call.outputs[0].shape)
+        )
+    array = atoms.of(args[0])
+    if array.shape[axis] > 1:
+        return None
+    behind = array.shape[axis % rank + 1 :]
+    middle = (1,) * (len(call.outputs[0].shape) - rank + 1)
+    return array.reshape(array.shape[: axis % rank] + middle + behind)
+
+
+def _constant(atoms: Atoms, operation: Any, call: Call) -> Made:
+    atoms.uniform.add(id(call.outputs[0]))
+    return atoms.constant(call.outputs[0], "a constant")
+
+
+def _along_one(atoms: Atoms, operation: Any, call: Call) -> Made:
+    array = atoms.of(call.inputs[0])
+    axes = np.atleast_1d(getattr(operation, "axis", -1))
+    if None in axes or any(array.shape[int(axis)] > 1 for axis in axes):
+        return f"{type(operation).__name__} mixes it" if array.size > 1 else None
+    return array
+
+
+def _padded(atoms: Atoms, operation: Any, call: Call) -> Made:
+    array = atoms.of(call.inputs[0])
+    padded = [bool(np.any(width)) for width in operation.pad_width]
+    pairs = zip(padded, array.shape, strict=False)
+    return None if any(wide and size > 1 for wide, size in pairs) else array
+
+
+def channel_axis(layer: Any, tensor: keras.KerasTensor) -> int:
+    """Returns the axis of the channels of what a layer is called on."""
+    first = getattr(layer, "data_format", None) == "channels_first"
+    return 1 if first else len(tensor.shape) - 1
+
+
+def spatial(atoms: Atoms, layer: Any, call: Call) -> Made:
+    """Follows what moves or joins places, and no channels."""
+    given = call.inputs[0]
+    axis = channel_axis(layer, given)
+    along = atoms.along(given, axis, f"'{layer.name}' joins it")
+    return at_axis(along, axis, len(given.shape))
+
+
+def _reduced(atoms: Atoms, operation: Any, call: Call) -> Made:
+    given, rank = atoms.of(call.inputs[0]), len(call.inputs[0].shape)
+    axes = operation.axis
+    axes = range(rank) if axes is None else np.atleast_1d(axes)
+    axes = tuple(int(axis) % rank for axis in axes)
+    if any(given.shape[axis] > 1 for axis in axes):
+        return f"{type(operation).__name__} reduces it"
+    return given if operation.keepdims else given.squeeze(axes)
+
+
+#: Names of operations -> their rule.
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_EACH.split(), each),
+    **dict.fromkeys(_SPATIAL.split(), spatial),
+    **dict.fromkeys(_REDUCTIONS.split(), _reduced),
+    **dict.fromkeys(_ALONG_ONE.split(), _along_one),
+    **dict.fromkeys(_CONSTANTS.split(), _constant),
+    "BroadcastTo": _broadcast,
+    "Concatenate": concatenated,
+    "DotProductAttention": attention,
+    "Einsum": _einsum,
+    "ExpandDims": _expanded,
+    "GetItem": _item,
+    "Matmul": _matmul,
+    "Moveaxis": _axis_moved,
+    "Pad": _padded,
+    "Repeat": _repeated,
+    "Reshape": reshaped,
+    "Split": _split,
+    "Squeeze": _squeezed,
+    "Stack": _stacked,
+    "SwapAxes": _swapped,
+    "Swapaxes": _swapped,
+    "Take": _taken,
+    "Tile": _tiled,
+    "Transpose": _transposed,
+    "Unstack": _unstacked,
+}
+#: Rules that follow variables among the arguments themselves.
+OF_VARIABLES = (each, _einsum, _matmul, _taken)
