@@ -71,8 +71,7 @@ def distiller(
             "`teacher` and `student` must not share variables. Load the model twice, "
             "or copy it with keras.models.clone_model and set_weights."
         )
-    if check_number("temperature", temperature) == 0.0:
-        raise ArgumentError("`temperature` must be above 0. Received: 0.")
+    check_number("temperature", temperature)  # Keras rejects 0
     check_number("weight", weight, 0.0, 1.0)
     if top_k is not None:
         check_int("top_k", top_k, 1)

@@ -42,7 +42,17 @@ def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         for made in [temporary, *temporary.rglob("*")]:
             _flush(made)
         target.parent.mkdir(parents=True, exist_ok=True)
-        _move(temporary, target, room)
+        if temporary.is_dir() and target.is_dir():
+            # A folder cannot be replaced in one step unless it is empty.
+            aside = room / f"{TEMPORARY}aside"
+            os.rename(target, aside)
+            try:
+                os.rename(temporary, target)
+            except BaseException:
+                os.rename(aside, target)
+                raise
+        else:
+            os.replace(temporary, target)
         _flush(target.parent)
     finally:
         shutil.rmtree(room, ignore_errors=True)
@@ -56,20 +66,6 @@ def _flush(path: pathlib.Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _move(new: pathlib.Path, target: pathlib.Path, room: pathlib.Path) -> None:
-    if not (new.is_dir() and target.is_dir()):
-        os.replace(new, target)
-        return
-    # A folder cannot be replaced in one step unless it is empty.
-    aside = pathlib.Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=room)) / target.name
-    os.rename(target, aside)
-    try:
-        os.rename(new, target)
-    except BaseException:
-        os.rename(aside, target)
-        raise
 
 
 def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:

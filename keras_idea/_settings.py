@@ -183,11 +183,12 @@ def recommended(
             f"Model '{model.name}' has no {missing[0]!r} that can be pruned; "
             "`keras_idea.explain(model)` says why. Give another model or target."
         )
-    wide, situation = plain_parameters(model), "nothing"
+    wide = plain_parameters(model)
+    situation: Situation = "nothing"
     if trained:
-        situation = "many" if tokens >= _MANY * wide else "few"
+        situation = "many" if tokens / wide >= _MANY else "few"
         refits = all(g.weights.shown_by or g.kind != NEURONS for g in groups)
-        if tokens < _FEW * wide and refits:
+        if tokens / wide < _FEW and refits:
             situation = "very few"
     row = {
         setting: Setting(value, reason)

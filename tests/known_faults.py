@@ -120,8 +120,8 @@ FAULTS = (
     ),
     Fault(
         "Adam's second moment is not corrected",
-        "functional/adam.py",
-        "ops.sqrt(second / (1 - ops.power(betas[1], step)))",
+        "functional/hard_concrete.py",
+        "ops.sqrt(second / (1 - ops.power(0.95, step)))",
         "ops.sqrt(second)",
     ),
     Fault(
@@ -165,8 +165,8 @@ FAULTS = (
     Fault(
         "compiled masks fall a step late",
         _RENEWAL,
-        'schedule.call(ops.cast(iterations, "int32"))',
-        'schedule.call(ops.maximum(ops.cast(iterations, "int32") - 1, 0))',
+        'schedule(ops.cast(iterations, "int32"))',
+        'schedule(ops.maximum(ops.cast(iterations, "int32") - 1, 0))',
         "jax",
     ),
 )

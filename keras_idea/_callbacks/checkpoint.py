@@ -111,6 +111,8 @@ class Checkpoint(keras.callbacks.Callback):
             self.identity = json.loads(json.dumps(dict(identity or {})))
         except (TypeError, ValueError) as error:
             raise ArgumentError("`identity` must be a dict for JSON.") from error
+        # What must be the same when a run resumes.
+        self._same = {"identity": self.identity, "stateful": sorted(self.stateful)}
         #: dict, name of a log -> list of one number per epoch, of the whole run.
         self.history: dict[str, list[float]] = {}
         # The names of the checkpoints that this object has written or restored.
@@ -138,7 +140,7 @@ class Checkpoint(keras.callbacks.Callback):
         if saved is None:
             return 0
         facts = saved.facts
-        for name, value in self._run_facts().items():
+        for name, value in self._same.items():
             if facts[name] != value:
                 raise CheckpointError(
                     f"The checkpoints in {str(self.folder)!r} are of another run: "
@@ -249,7 +251,7 @@ class Checkpoint(keras.callbacks.Callback):
             "history": self.history,
             "callbacks": memories,
             **model_facts,
-            **self._run_facts(),
+            **self._same,
         }
 
         def save() -> str:
@@ -257,10 +259,6 @@ class Checkpoint(keras.callbacks.Callback):
             return write(self.folder, arrays, facts, self.keep)
 
         self._known.add(processes.from_first(save))
-
-    def _run_facts(self) -> dict[str, Any]:
-        """What must be the same when a run resumes."""
-        return {"identity": self.identity, "stateful": sorted(self.stateful)}
 
     def _check_folder(self) -> None:
         """Rejects another run's folder; removes unfinished files."""
@@ -304,7 +302,8 @@ def random_state() -> dict[str, np.ndarray]:
     # First: making it, where nothing has yet, draws from Python's.
     state = {"keras": np.asarray(keras.ops.convert_to_numpy(global_seed().value))}
     kind, words, *position = np.random.get_state()
-    host = json.dumps([random.getstate(), [kind, words.tolist(), *position]])
+    of_numpy = [kind, np.asarray(words).tolist(), *position]
+    host = json.dumps([random.getstate(), of_numpy])
     state["host"] = np.frombuffer(host.encode(), "uint8")
     for i, generator in enumerate(_torch_generators()):
         state[f"torch_{i}"] = generator.get_state().numpy()

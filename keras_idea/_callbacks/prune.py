@@ -1,9 +1,8 @@
 """The pruning callback: pruning by schedule, and narrowing in mid-run."""
 
-import contextlib
 import math
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import keras
@@ -18,7 +17,7 @@ from keras_idea._keras.optimizer_variables import apply_count, as_int, innermost
 from keras_idea._signals import held_back
 from keras_idea._surgery.checks import Groups
 from keras_idea._validation import check_choice, check_int
-from keras_idea.functional.milestones import COMPACT, Compact
+from keras_idea.functional.width import COMPACT, Compact
 
 
 class IdeaPruneCallback(keras.callbacks.Callback):
@@ -175,8 +174,8 @@ class IdeaPruneCallback(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Does what is due between two batches, such as narrowing the model."""
-        if batch >= self._due_batch:
-            self._catch_up()
+        if batch >= self._due_batch and self._run is not None:
+            self._catch_up(self._run)
             self._count(batch)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
@@ -185,9 +184,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         if run is None:
             return
         calls = as_int(apply_count(innermost(model.optimizer)))
-        with self._ended_by_errors():
-            run.verify(model, idle=calls == self._calls)
-        self._catch_up()
+        self._catch_up(run, idle=calls == self._calls)
         before, self._logs = self._logs, run.logs()
         if self._logs != before:
             forget_best(self)  # its weights are of another width
@@ -228,25 +225,24 @@ class IdeaPruneCallback(keras.callbacks.Callback):
         per_step = optimizer.gradient_accumulation_steps or 1
         self._due_batch = batch + max(self._run.due_step * per_step - calls, 0)
 
-    def _catch_up(self) -> None:
-        """Does what is due; float16 skips steps, so there may be nothing yet."""
-        run, model = self._run, self.model  # on jax this syncs the variables
+    def _catch_up(self, run: PruningRun, idle: bool | None = None) -> None:
+        """Does what is due, and verifies before it; `idle` is known at an epoch's end.
+
+        float16 skips steps, so there may be nothing due yet.
+        """
+        model = self.model  # on jax this syncs the variables
         step = as_int(model.optimizer.iterations)
-        if run is None or step < run.due_step:
-            return
-        with self._ended_by_errors():
-            run.verify(model)
+        due = step >= run.due_step
+        try:
+            if due or idle is not None:
+                run.verify(model, bool(idle))
             said = run.catch_up(model, step)
-        forget_best(self)
+        except (ValueError, RuntimeError):
+            self.on_train_end()
+            raise
+        if due:
+            forget_best(self)
         verbose = (self.params or {}).get("verbose", 0)
         if said and verbose and processes.is_first():
             # A progress bar may stand on this line.
             print(said if verbose == 2 else f"\n{said}")
-
-    @contextlib.contextmanager
-    def _ended_by_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (ValueError, RuntimeError):
-            self.on_train_end()
-            raise

@@ -40,7 +40,7 @@ from keras_idea._surgery.refit import (
 )
 from keras_idea._surgery.trial import try_groups
 from keras_idea.errors import ArgumentError, PruningStopped
-from keras_idea.functional.milestones import narrowing_steps, stored_width
+from keras_idea.functional.width import narrowing_steps, stored_width
 from keras_idea.methods.learned_mask import MaskLearner
 from keras_idea.methods.method import keep_largest
 

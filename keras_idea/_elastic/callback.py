@@ -6,8 +6,8 @@ from typing import Any
 import keras
 
 from keras_idea._callbacks import IdeaPruneCallback
+from keras_idea._elastic.reading import sliced
 from keras_idea._elastic.run import Run, run_of
-from keras_idea._elastic.sliced import sliced
 from keras_idea._elastic.widths import FULL, Sample, Width, check_sample, check_widths
 from keras_idea._finding.find import find_groups
 from keras_idea._keras.callbacks import forget_best, peers
@@ -52,9 +52,9 @@ class ElasticCallback(keras.callbacks.Callback):
 
     Raises:
         ValueError: If an argument is outside its range. When `fit` begins: if the model
-            has no FFN whose neurons are found, is not compiled, or is not built; if two
-            widths are equal or one is wider than an FFN; if an FFN is frozen, holds
-            pruned neurons, or has constraints or BatchNormalization on its neurons.
+            has no FFN whose neurons are found, is not compiled, or is not built; if a
+            width is wider than an FFN; if an FFN is frozen, holds pruned neurons, or
+            has constraints or BatchNormalization on its neurons.
 
     Example:
     >>> elastic = ki.ElasticCallback({"small": 0.25, "medium": 0.5}, begin_step=1)
@@ -63,9 +63,8 @@ class ElasticCallback(keras.callbacks.Callback):
     [2, 2]
 
     Notes:
-        If the optimizer looks at a whole matrix, a step at a width differs from the
-        sliced model's step: after four steps at full width, a step at a quarter differs
-        by 0.86 of its size with Muon and by 0.14 with Lamb.
+        If the optimizer looks at a whole matrix (Muon, Lamb), a step at a width differs
+        from the sliced model's step.
         With `steps_per_execution` or gradient accumulation, one width is drawn for all
         batches of an optimizer step or execution. In your own loop, call
         `model.train_on_batch` between the hooks.

@@ -1,4 +1,4 @@
-"""Lets a model compute with only the first neurons of its FFNs.
+"""Lets a model compute with only the first neurons of its FFNs, and slices them out.
 
 In a scope, the layers of an FFN read a static slice of each weight in place of the
 weight. Gradients come back as large as the weights, with zeros: optimizer, kernels and
@@ -8,12 +8,17 @@ files stay as they are, and after the scope nothing is left on the model.
 import contextlib
 import functools
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import keras
+import numpy as np
 
-from keras_idea._finding.find import FFN
+from keras_idea._elastic.widths import Width, check_width, neurons_at
+from keras_idea._finding.explain import why_nothing
+from keras_idea._finding.find import FFN, find_ffns
 from keras_idea._groups.cut import Cut
-from keras_idea._keras.layers import sublayers, walk
+from keras_idea._groups.kinds import NEURONS
+from keras_idea._keras.layers import is_built, sublayers, walk
 from keras_idea._keras.read_instead import (
     Change,
     as_they_are,
@@ -22,10 +27,14 @@ from keras_idea._keras.read_instead import (
     reads,
     regularized,
 )
+from keras_idea._surgery.compact import narrowed
 from keras_idea._typing import Tensor
 from keras_idea.errors import ArgumentError
+from keras_idea.hub.rebuild import check_plain
 
-#: A cut of a variable, and the place of its FFN among all.
+Model = TypeVar("Model", bound=keras.layers.Layer)
+
+#: The cuts of a variable, each with the place of its FFN among all.
 _Cuts = list[tuple[int, Cut]]
 
 
@@ -43,43 +52,49 @@ class FirstNeurons:
     """
 
     def __init__(self, model: keras.layers.Layer, ffns: Sequence[FFN]) -> None:
-        self._ffns = ffns
-        self._cuts: dict[int, _Cuts] = {}
+        cuts_of: dict[int, _Cuts] = {}
         layers: dict[int, keras.layers.Layer] = {}
         for place, ffn in enumerate(ffns):
             for cut in ffn.held_cuts():
-                self._cuts.setdefault(id(cut.variable), []).append((place, cut))
+                cuts_of.setdefault(id(cut.variable), []).append((place, cut))
             for layer in (*ffn.layers, *getattr(ffn.weights, "between", ())):
                 layers[id(layer)] = layer
-        self._layers = layers
+        self._cuts, self._layers = list(cuts_of.values()), layers
+        #: Layer's `id` -> (layer, attribute, cuts of the variable that it holds).
         self._held = {
             key: [
                 (layer, name, cuts)
-                for cuts in self._cuts.values()
+                for cuts in self._cuts
                 for name in names_of(layer, cuts[0][1].variable)
             ]
             for key, layer in layers.items()
         }
-        #: Whose `call` reads weights, and of which layers.
+        #: Whose `call` reads weights, and the layers that hold them.
         self._callers = [(layer, [key]) for key, layer in layers.items()]
         self._callers += _blocks_that_read(model, ffns)
-        self._check_held()
+        found = {id(cuts) for held in self._held.values() for *_, cuts in held}
+        for cuts in self._cuts:
+            if id(cuts) not in found:
+                place, cut = cuts[0]
+                raise ArgumentError(
+                    f"No attribute of {ffns[place].name} holds '{cut.variable.path}', "
+                    "so it cannot be narrower. Train a model of each width."
+                )
         self._read: set[int] = set()
-        self._changes: dict[tuple[int, ...], list[Change]] = {}
-        whole = tuple(ffn.hidden_dim for ffn in ffns)
-        self._whole = as_they_are(self._made(whole))
+        self._full = tuple(ffn.hidden_dim for ffn in ffns)
+        self._whole = as_they_are(self._made(self._full))
+        self._changes = {self._full: self._whole}
 
     @contextlib.contextmanager
     def at(self, counts: Sequence[int]) -> Iterator[None]:
-        """A scope in which each FFN computes with its first `counts` neurons.
+        """Opens a scope in which each FFN computes with its first `counts` neurons.
 
         The innermost of several scopes applies. With all neurons, nothing changes.
         """
         key = tuple(counts)
         if key not in self._changes:
             with changed(self._whole):  # it may be called in a scope
-                whole = key == tuple(ffn.hidden_dim for ffn in self._ffns)
-                self._changes[key] = self._whole if whole else self._made(key)
+                self._changes[key] = self._made(key)
         with changed(self._changes[key]):
             yield
 
@@ -95,17 +110,6 @@ class FirstNeurons:
                 "its weights. Train a model of each width."
             )
 
-    def _check_held(self) -> None:
-        places = [cuts for held in self._held.values() for *_, cuts in held]
-        known = {id(cut.variable) for cuts in places for _, cut in cuts}
-        for key, cuts in self._cuts.items():
-            if key not in known:
-                raise ArgumentError(
-                    f"No attribute of {self._ffns[cuts[0][0]].name} holds "
-                    f"'{cuts[0][1].variable.path}', so it cannot be narrower. Train a "
-                    "model of each width."
-                )
-
     def _made(self, counts: tuple[int, ...]) -> list[Change]:
         found: list[Change] = []
         for caller, holders in self._callers:
@@ -114,10 +118,9 @@ class FirstNeurons:
                 for holder in holders
                 for layer, name, cuts in self._held[holder]
             ]
-            found += reads(
-                caller, values, functools.partial(self._read.update, holders)
-            )
-        for cuts in self._cuts.values():
+            note = functools.partial(self._read.update, holders)
+            found += reads(caller, values, note)
+        for cuts in self._cuts:
             part = functools.partial(_first_of, cuts, counts)
             found += regularized(cuts[0][1].variable, part)
         return found
@@ -128,7 +131,7 @@ def _blocks_that_read(
 ) -> list[tuple[keras.layers.Layer, list[int]]]:
     """Returns layers that may read the weights of layers inside them, with their `id`s.
 
-    They exist where a reader is not called: blocks of Gemma 4 multiply by its kernel.
+    They exist if a reader is not called: blocks of Gemma 4 multiply by its kernel.
     """
     layers = {
         id(layer)
@@ -150,3 +153,52 @@ def _first_of(
     for place, cut in cuts:
         value = cut.first(counts[place], value)
     return value
+
+
+def sliced(model: Model, width: Width) -> Model:
+    """Returns a new, narrow model of the first neurons of each FFN.
+
+    Use it for each width that an `ElasticCallback` has trained. The narrow model is a
+    stock model of the same classes, and shares nothing with `model`. It equals
+    `ki.compact` of the model with all other neurons set to zero.
+
+    If the model is compiled, the new model is compiled too, and the optimizer's state
+    is sliced in the same way. A KerasHub model is checked on a probe batch, and a model
+    with code of your own on an example.
+
+    Args:
+        model: keras.Model. A built functional, Sequential or subclassed Keras model, or
+            a KerasHub task or backbone. It is not changed.
+        width: int >= 1, float in (0, 1) or dict. Neurons of each FFN; the share of them
+            (rounded to the nearest, at least 1); or either by the names that
+            `ki.find_ffns` shows. FFNs without a name keep all.
+
+    Returns:
+        A new model.
+
+    Raises:
+        ValueError: If `width` is out of range, if the model has no FFN whose neurons
+            are found, or if `ki.compact` raises one.
+
+    Example:
+    >>> narrow = ki.sliced(model, 0.5)
+    >>> [ffn.hidden_dim for ffn in ki.find_ffns(narrow)]
+    [4, 4]
+    """
+    width = check_width("width", width)
+    check_plain(model)
+    ffns = find_ffns(model)
+    if not ffns or not is_built(model) or not all(ffn.built for ffn in ffns):
+        raise ArgumentError(
+            f"Model '{model.name}' has no FFN whose neurons can be sliced, or is not "
+            f"built. {why_nothing(model, NEURONS)}"
+        )
+    counts = neurons_at("width", width, ffns)
+    of = {id(ffn.layer): n for ffn, n in zip(ffns, counts, strict=True)}
+
+    def first(ffn: FFN) -> np.ndarray:
+        stay = of[id(ffn.layer)] if ffn.kind == NEURONS else ffn.hidden_dim
+        return np.broadcast_to(np.arange(stay), (*ffn.units_shape[:-1], stay))
+
+    reading = FirstNeurons(model, ffns)
+    return narrowed(model, "sliced()", first, reading.at(counts), compiled=True)

@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_idea._elastic.reading import FirstNeurons
-from keras_idea._elastic.widths import FULL, Sample, Width, all_neurons_at, draw
+from keras_idea._elastic.widths import FULL, Sample, Width, draw, neurons_at
 from keras_idea._finding.find import FFN, find_ffns
 from keras_idea._groups.kinds import NEURONS
 from keras_idea._keras.callbacks import evaluate_again, warn_user, why_not_again
@@ -29,7 +29,7 @@ from keras_idea._keras.optimizer_variables import as_int, innermost
 from keras_idea._signals import held_back
 from keras_idea._step.algorithm import Track
 from keras_idea._step.pruner import NeuronPruner
-from keras_idea._step.replicas import replicas_of, scope_of
+from keras_idea._step.replicas import scope_of
 from keras_idea._surgery.checks import check_not_pruning, check_trainable
 from keras_idea._surgery.optimizer_state import (
     built_optimizer,
@@ -38,21 +38,13 @@ from keras_idea._surgery.optimizer_state import (
 )
 from keras_idea._surgery.trial import try_groups
 from keras_idea.errors import ArgumentError
-from keras_idea.hub.rebuild import check_plain
 
 
 class Run:
-    """Trains a model at the widths that are drawn, from a step on.
+    """Trains a compiled model at the widths that are drawn, from a step on.
 
-    Until then it measures the importance of the neurons; then it sorts them.
-
-    Args:
-        model: keras.Model, compiled, in sync.
-        widths: dict, name -> width.
-        begin_step: int, the last step at full width only.
-        sample: how a step's width is drawn.
-        seed: int.
-        before: the `Run` of the last `fit`, or None. Its functions are used again.
+    Until then it measures the importance of the neurons; then it sorts them. The
+    functions of `before`, the `Run` of the last `fit`, are used again.
     """
 
     def __init__(
@@ -71,10 +63,11 @@ class Run:
         names = [name for name in self.counts if name != FULL]
         self._names = sorted(names, key=lambda name: sum(self.counts[name]))
         self._sample, self._seed = sample, seed
-        self._compiled = id(model), compilation(model), self.counts
+        # By the name of a width: its train and test functions; which were checked.
         self._functions: dict[str, Callable] = {}
-        self._checked: set[str] = set()
         self._tests: dict[str, Callable] = {}
+        self._checked: set[str] = set()
+        self._compiled = id(model), compilation(model), self.counts
         if before is not None and before._compiled == self._compiled:
             self._functions, self._tests = before._functions, before._tests
             self._checked = before._checked
@@ -83,18 +76,18 @@ class Run:
         #: str, the width of the step that was prepared last.
         self.drawn = FULL
         self._warned = False
-        start = as_int(innermost(model.optimizer).iterations)
         self._scorer: NeuronPruner | None = None
+        start = as_int(innermost(model.optimizer).iterations)
         self._sorts = 0 < begin_step and start <= begin_step
-        if 0 < begin_step < start and not any(map(_is_sorted, self._ffns)):
+        if start < begin_step:
+            self._scorer = NeuronPruner([Track(ffn) for ffn in self._ffns])
+            self._scorer.attach(model)
+        elif not self._sorts and begin_step and not any(map(_is_sorted, self._ffns)):
             warn_user(
                 f"The optimizer has taken {start} steps, more than "
                 f"begin_step={begin_step}, so the neurons are not sorted. Set a later "
                 "begin_step, or 0 if they need not be sorted."
             )
-        if start < begin_step:
-            self._scorer = NeuronPruner([Track(ffn) for ffn in self._ffns])
-            self._scorer.attach(model)
 
     @property
     def begun(self) -> bool:
@@ -231,45 +224,30 @@ def _check_model(
 ) -> tuple[list[FFN], dict[str, list[int]]]:
     """Returns the FFNs that some width narrows, and the neurons of each at each width.
 
-    Raises for a model in which a step at a width would silently not be the step of the
-    narrow model.
+    Raises if a step at a width would silently not be the step of the narrow model.
     """
-    check_plain(model)
-    replicas_of(model)
     if is_built(model) and not model.optimizer.built:
         with scope_of(model):
             model.optimizer.build(model.trainable_variables)
     ffns = find_ffns(model)
     if not ffns or not all(ffn.built for ffn in ffns):
         check_trainable(model, ffns, None, [NEURONS])  # says which
-    counts = all_neurons_at(widths, ffns)
-    narrower = [
-        any(n[place] < ffn.hidden_dim for n in counts.values())
+    counts = {FULL: [ffn.hidden_dim for ffn in ffns]}
+    for name, width in widths.items():
+        counts[name] = neurons_at(f"widths[{name!r}]", width, ffns)
+    narrowed = [
+        place
         for place, ffn in enumerate(ffns)
+        if any(n[place] < ffn.hidden_dim for n in counts.values())
     ]
-    ffns = [ffn for ffn, stays in zip(ffns, narrower, strict=True) if stays]
-    for name, of_all in counts.items():
-        pairs = zip(of_all, narrower, strict=True)
-        counts[name] = [n for n, stays in pairs if stays]
+    ffns = [ffns[place] for place in narrowed]
+    counts = {name: [n[place] for place in narrowed] for name, n in counts.items()}
     for ffn in ffns:
-        norms = [
-            layer
-            for layer in getattr(ffn.weights, "between", ())
-            if isinstance(layer, keras.layers.BatchNormalization)
-        ]
-        why = None
-        if not all(kernel.trainable for kernel in ffn.kernels):
-            why = "it is frozen, so steps at a width do not train its neurons"
-        elif ffn.width < ffn.hidden_dim:
-            why = "some of its neurons are pruned; train ki.compact(model)"
-        elif norms:
-            why = f"'{norms[0].path}' would have statistics of several widths"
-        elif any(cut.variable.constraint is not None for cut in ffn.held_cuts()):
-            why = "its constraint sees the neurons of all widths at once"
-        if why is not None:
+        why_not = _why_not(ffn)
+        if why_not:
             raise ArgumentError(
-                f"ElasticCallback does not support {ffn.name}: {why}. Change it, or "
-                'name the other FFNs in `widths`, such as {"small": {"NAME": 0.5}}.'
+                f"ElasticCallback does not support {ffn.name}: {why_not}. Change it, "
+                'or name the other FFNs in `widths`, such as {"small": {"NAME": 0.5}}.'
             )
     check_trainable(model, ffns, None, [NEURONS])
     check_not_pruning(model, "ElasticCallback")
@@ -278,3 +256,17 @@ def _check_model(
     if has_lost_parameters(model):
         retrack_parameters(all_layers(model))
     return ffns, counts
+
+
+def _why_not(ffn: FFN) -> str:
+    """Says why an FFN cannot be trained at several widths; "" if it can."""
+    if not all(kernel.trainable for kernel in ffn.kernels):
+        return "it is frozen, so steps at a width do not train its neurons"
+    if ffn.width < ffn.hidden_dim:
+        return "some of its neurons are pruned; train ki.compact(model)"
+    for layer in getattr(ffn.weights, "between", ()):
+        if isinstance(layer, keras.layers.BatchNormalization):
+            return f"'{layer.path}' would have statistics of several widths"
+    if any(cut.variable.constraint is not None for cut in ffn.held_cuts()):
+        return "its constraint sees the neurons of all widths at once"
+    return ""

@@ -1,6 +1,5 @@
 """Checks widths, counts the neurons of each, and draws the width of a step."""
 
-import keyword
 import math
 import numbers
 from collections.abc import Mapping, Sequence
@@ -24,14 +23,14 @@ Sample: TypeAlias = str | Mapping[str, float]
 
 def check_width(name: str, width: Any) -> Width:
     """Returns a width; `name` is the argument that holds it."""
-    if isinstance(width, Mapping):
-        if not width:
-            raise ArgumentError(
-                f"`{name}` must name at least one FFN. Received: {{}}. Give an int, a "
-                "share, or a dict by the names that `ki.find_ffns` shows."
-            )
-        return {ffn: _check_size(f"{name}[{ffn!r}]", n) for ffn, n in width.items()}
-    return _check_size(name, width)
+    if not isinstance(width, Mapping):
+        return _check_size(name, width)
+    if not width:
+        raise ArgumentError(
+            f"`{name}` must name at least one FFN. Give an int, a share, or a dict by "
+            "the names that `ki.find_ffns` shows."
+        )
+    return {ffn: _check_size(f"{name}[{ffn!r}]", n) for ffn, n in width.items()}
 
 
 def _check_size(name: str, size: Any) -> int | float:
@@ -48,18 +47,12 @@ def _check_size(name: str, size: Any) -> int | float:
 
 def check_widths(widths: Any) -> dict[str, Width]:
     """Returns a dict of names to widths; names are those of the logs."""
-    if not isinstance(widths, Mapping) or not widths:
+    named = isinstance(widths, Mapping) and all(isinstance(n, str) for n in widths)
+    if not named or not widths or FULL in widths:
         raise ArgumentError(
-            "`widths` must be a dict of names to widths. Received: "
-            f'widths={widths!r}. For example {{"small": 0.25, "medium": 0.5}}.'
+            f"`widths` must be a dict of names other than '{FULL}' to widths, such as "
+            f'{{"small": 0.25, "medium": 0.5}}. Received: widths={widths!r}.'
         )
-    for name in widths:
-        plain = isinstance(name, str) and name.isidentifier()
-        if not plain or keyword.iskeyword(name) or name in (FULL, "val"):
-            raise ArgumentError(
-                "Names of `widths` must be words, as in the logs ('val_small_loss'), "
-                f"and '{FULL}' is the whole model. Received: {name!r}."
-            )
     return {name: check_width(f"widths[{name!r}]", w) for name, w in widths.items()}
 
 
@@ -67,25 +60,19 @@ def check_sample(sample: Any, names: Sequence[str]) -> Sample:
     """Returns "turn", or a dict of the probability of each width."""
     if sample == "turn":
         return sample
-    if not isinstance(sample, Mapping):
+    given = dict(sample) if isinstance(sample, Mapping) else {}
+    for name in given:
+        check_choice("sample", name, [FULL, *names])
+    odds = [given.get(name, 0.0) for name in names]
+    total = sum(odds, start=given.get(FULL, 0.0))
+    above = min(odds) > 0 and given.get(FULL, 0.0) >= 0
+    if not above or not math.isclose(total, 1.0, abs_tol=1e-6):
         raise ArgumentError(
-            "`sample` must be 'turn' or a dict of probabilities. Received: "
+            "`sample` must be 'turn', or a dict that gives each width a probability "
+            f"above 0; their sum, with that of '{FULL}', must be 1. Received: "
             f"sample={sample!r}."
         )
-    for name in sample:
-        check_choice("sample", name, [FULL, *names])
-    odds = np.array([sample.get(name, 0.0) for name in (FULL, *names)], float)
-    if not (odds >= 0).all() or not (odds[1:] > 0).all():
-        raise ArgumentError(
-            "`sample` must give each width of `widths` a probability above 0. "
-            f"Received: sample={sample!r}."
-        )
-    if not math.isclose(odds.sum(), 1.0, abs_tol=1e-6):
-        raise ArgumentError(
-            f"`sample` must give probabilities whose sum is 1, with that of '{FULL}'. "
-            f"Received: sample={sample!r}."
-        )
-    return dict(sample)
+    return given
 
 
 def draw(
@@ -114,15 +101,13 @@ def draw(
 
 def neurons_at(name: str, width: Width, ffns: Sequence[FFN]) -> list[int]:
     """Returns the neurons of each FFN at a width; `name` is the argument."""
-    if isinstance(width, Mapping):
-        for given in width:
-            check_choice(name, given, [ffn.name for ffn in ffns])
+    by_name = width if isinstance(width, Mapping) else {ffn.name: width for ffn in ffns}
+    for given in by_name:
+        check_choice(name, given, [ffn.name for ffn in ffns])
     counts = []
     for ffn in ffns:
-        size = width.get(ffn.name) if isinstance(width, Mapping) else width
-        count = ffn.hidden_dim
-        if size is not None:
-            count = target_width(size, ffn.hidden_dim, round_to=1)
+        size = by_name.get(ffn.name, ffn.hidden_dim)
+        count = target_width(size, ffn.hidden_dim, round_to=1)
         if count > ffn.hidden_dim or count % ffn.device_parts:
             raise ArgumentError(
                 f"`{name}` must be at most the {ffn.hidden_dim} neurons of {ffn.name}, "
@@ -131,20 +116,3 @@ def neurons_at(name: str, width: Width, ffns: Sequence[FFN]) -> list[int]:
             )
         counts.append(count)
     return counts
-
-
-def all_neurons_at(
-    widths: Mapping[str, Width], ffns: Sequence[FFN]
-) -> dict[str, list[int]]:
-    """Returns the neurons of each FFN at each width and at "full"; all must differ."""
-    found = {FULL: [ffn.hidden_dim for ffn in ffns]}
-    for name, width in widths.items():
-        counts = neurons_at(f"widths[{name!r}]", width, ffns)
-        same = [other for other, n in found.items() if n == counts]
-        if same:
-            raise ArgumentError(
-                f"`widths` repeats a width: '{same[0]}' and '{name}' are equal. Remove "
-                "one of them."
-            )
-        found[name] = counts
-    return found

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea._graph.configs import config_holds
+from keras_idea._graph.configs import why_not_held
 from keras_idea._graph.find import Graph, graph_of
 from keras_idea._graph.group import Group as GraphGroup
 from keras_idea._graph.layers import ATTENTION, name_of
@@ -23,14 +23,14 @@ from keras_idea._groups.kinds import (
 )
 from keras_idea._groups.state import NeuronState, held_state, indices_of, state_of
 from keras_idea._keras.around import layers_around
-from keras_idea._keras.attention import numbers_of_heads, projections_of
+from keras_idea._keras.attention import numbers_of_heads
 from keras_idea._keras.layers import stored_kernel, walk
 from keras_idea._layers.ffn import FFNLayer, OwnGroup, Prunable
 from keras_idea._typing import Tensor
 from keras_idea._validation import check_choice
 from keras_idea.functional.by_numbers import why_not_each_number
 from keras_idea.hub.as_mistral import LLAMAS
-from keras_idea.hub.families import is_backbone, is_task
+from keras_idea.hub.families import is_backbone
 from keras_idea.hub.ffn import untraced_groups
 
 
@@ -376,12 +376,11 @@ def counted(model: keras.layers.Layer) -> tuple[list[GraphGroup], dict[str, str]
         for group in kinds:
             if isinstance(group.owner, ATTENTION):
                 queries, keys = numbers_of_heads(group.owner)
-                units, key = group.hidden_dim, projections_of(group.owner).key
-                dim = key.partial_output_shape[-1]
+                units, dim = group.hidden_dim, group.makers[1].partial_output_shape[-1]
                 group.heads = queries // units, keys // units, dim
-        why = _not_asked(model, kinds)
+        why = _without_widths(model, kinds)
         asked = [group for group in kinds if id(group) not in why]
-        why |= config_holds(model, asked)
+        why |= why_not_held(model, asked)
         left_out = dict(graph.left_out)
         for group in kinds:
             if id(group) in why:
@@ -392,33 +391,21 @@ def counted(model: keras.layers.Layer) -> tuple[list[GraphGroup], dict[str, str]
     return _COUNTED[graph]
 
 
-def _not_asked(
+def _without_widths(
     model: keras.layers.Layer, groups: Sequence[GraphGroup]
 ) -> dict[int, str]:
-    """Returns, by the `id` of a group, why a KerasHub model's config cannot hold it."""
+    """Returns reasons of heads in KerasHub models whose config has no width of one."""
     held = [layer for group in groups for layer in group.layers]
     every = [p for part in (model, *layers_around(model, held)) for p in walk(part)]
     why: dict[int, str] = {}
-    for holder in [*filter(is_backbone, every), *filter(is_task, every)]:
-        inside, name = set(map(id, walk(holder))), type(holder).__name__
-        backbone = holder.backbone if is_task(holder) else holder
-        by_width = any("head_dim" in key for key in backbone.get_config())
-        for group in groups:
-            if inside.isdisjoint(map(id, group.layers)):
-                continue
-            if group.kind == CHANNELS:
-                reason = (
-                    f"the config of {name} does not hold its number, so no preset "
-                    "could; prune keras_idea.as_functional(model)"
-                )
-                why.setdefault(id(group), reason)
-            elif group.kind == KV_GROUPS and not by_width:
-                reason = (
-                    f"it lies in a {name}, whose config cannot say how wide a head is"
-                )
-                if name in LLAMAS:
-                    reason += "; `keras_idea.hub.as_mistral` makes one that can"
-                why.setdefault(id(group), reason)
+    for backbone in filter(is_backbone, every):
+        inside, name = set(map(id, walk(backbone))), type(backbone).__name__
+        if not any("head_dim" in key for key in backbone.get_config()):
+            reason = f"it lies in a {name}, whose config cannot say how wide a head is"
+            if name in LLAMAS:
+                reason += "; `keras_idea.hub.as_mistral` makes one that can"
+            ours = [g for g in groups if not inside.isdisjoint(map(id, g.layers))]
+            why |= {id(group): reason for group in ours if group.kind == KV_GROUPS}
     return why
 
 

@@ -7,7 +7,6 @@ import keras
 
 from keras_idea._graph.find import graph_of
 from keras_idea._keras.layers import walk
-from keras_idea.functional.counts import token_multiply_adds
 
 # Where attentions keep the layer that makes queries: this package's, Keras's and
 # KerasHub's by family.
@@ -78,10 +77,11 @@ def _query_features(layer: keras.layers.Layer) -> int:
 
 
 def multiply_adds(model: keras.Model, sequence_length: int | None) -> int:
-    """Multiply-adds of a token in a forward pass: see `token_multiply_adds`.
+    """Counts the multiply-adds of a token in a forward pass: all products of matrices.
 
-    `sequence_length` are tokens that attend to each other; None: unknown, and the
-    products that have no weights are left out.
+    In the products of queries and keys, and of their result and values, each token
+    meets every position of its sequence: the whole square is computed, masked or not.
+    A `sequence_length` of None leaves them out.
     """
     length = sequence_length or 0
-    return token_multiply_adds(matrix_weights(model), attention_width(model), length)
+    return matrix_weights(model) + 2 * length * attention_width(model)

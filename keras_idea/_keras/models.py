@@ -92,6 +92,12 @@ def _original(step: Any) -> Any:
     return step
 
 
+def graph_of(model: Any) -> Any:
+    """The functional model that is, or computes, a layer; None if there is none."""
+    graph = getattr(model, "_functional", model)  # a Sequential's own
+    return graph if isinstance(graph, Functional) else None
+
+
 def calls_in(model: keras.Model) -> list[tuple[Any, Any, Any]]:
     """Each call of a functional model's graph, or a Sequential's, in its order.
 
@@ -112,8 +118,8 @@ def renew_shapes(
     seen: for them JAX and TensorFlow would compute with the values that the variables
     still have. Seen with Keras 3.15.1.
     """
-    graph = getattr(model, "_functional", model)  # a Sequential's own
-    if not isinstance(graph, Functional):
+    graph = graph_of(model)
+    if graph is None:
         return
     for node in nodes_of(graph):
         given, new = node.arguments, (known or {}).get(node.operation, ())

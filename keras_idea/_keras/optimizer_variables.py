@@ -54,11 +54,9 @@ def _as_number(value: Any) -> Any:
 
 
 class StepCount:
-    """Knows the optimizer step at every batch without reading the optimizer.
+    """The optimizer step at every batch of an epoch, read once: reading it takes long.
 
-    Reading `optimizer.iterations` waits for the device, so it is read once, when an
-    epoch begins. float16 skips steps, so inside an epoch the count may run ahead. A
-    custom train step may call the optimizer twice, or not at all: `after` is a guess.
+    A guess: float16 skips steps, and a custom train step may take more or fewer.
     """
 
     def __init__(self, model: keras.Model) -> None:

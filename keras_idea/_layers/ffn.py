@@ -1,8 +1,8 @@
 """The FFN layers: with a gate or without, plain or with a pruning state on view."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -14,13 +14,6 @@ from keras_idea._typing import Tensor
 from keras_idea._validation import check_int
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.by_numbers import why_not_each_number
-
-Activation: TypeAlias = str | Mapping[str, Any] | Callable[..., Any] | None
-Initializer: TypeAlias = (
-    str | Mapping[str, Any] | keras.initializers.Initializer | Callable[..., Any]
-)
-Regularizer: TypeAlias = str | Mapping[str, Any] | keras.regularizers.Regularizer | None
-Constraint: TypeAlias = str | Mapping[str, Any] | keras.constraints.Constraint | None
 
 #: Argument -> the module of Keras that reads it and writes it into a config.
 _OPTIONS = {
@@ -34,34 +27,26 @@ _OPTIONS = {
 
 
 class FFNLayer(keras.layers.Layer):
-    """Base class of the FFNs: two kernels, or three if `gated`, with or without biases.
-
-    The class attribute `gated` says whether a linear branch multiplies the activated
-    one.
-    """
+    """Base class of the FFNs; if `gated`, a linear branch multiplies the other."""
 
     gated: ClassVar[bool] = True
 
     def __init__(
         self,
         hidden_dim: int,
-        activation: Activation = "silu",
+        activation: Any = "silu",
         *,
         use_bias: bool = False,
-        kernel_initializer: Initializer = "glorot_uniform",
-        bias_initializer: Initializer = "zeros",
-        kernel_regularizer: Regularizer = None,
-        bias_regularizer: Regularizer = None,
-        kernel_constraint: Constraint = None,
-        bias_constraint: Constraint = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
         **layer_kwargs: Any,
     ) -> None:
         super().__init__(**layer_kwargs)
         self.hidden_dim = check_int("hidden_dim", hidden_dim, minimum=1)
-        if not isinstance(use_bias, bool):
-            raise ArgumentError(
-                f"`use_bias` must be True or False. Received: use_bias={use_bias!r}."
-            )
         self.activation = keras.activations.get(activation)
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -80,12 +65,6 @@ class FFNLayer(keras.layers.Layer):
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates the variables for inputs `(..., input_dim)`."""
         input_dim = input_shape[-1]
-        if len(input_shape) < 2 or input_dim is None:
-            raise ArgumentError(
-                f"{type(self).__name__} needs inputs of rank >= 2 whose last dimension "
-                f"is known. Received: input_shape={tuple(input_shape)}. Give the input "
-                "a batch axis and a static feature size."
-            )
         wide, back = (input_dim, self.hidden_dim), (self.hidden_dim, input_dim)
         shapes = [back if name == "down" else wide for name in self.matrices]
         for i, (name, shape) in enumerate(zip(self.matrices, shapes, strict=True)):
@@ -96,7 +75,7 @@ class FFNLayer(keras.layers.Layer):
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: input_dim})
 
     def _add(
-        self, name: str, kind: str, index: int, shape: tuple[int, ...]
+        self, name: str, kind: str, index: int, shape: tuple[int | None, ...]
     ) -> keras.Variable:
         initializer = getattr(self, f"{kind}_initializer")
         return self.add_weight(
@@ -119,10 +98,11 @@ class FFNLayer(keras.layers.Layer):
         """Returns the output, of the shape of `inputs`."""
         # The tokens as the rows of one matrix: XLA on a CPU computes the gradient of a
         # product with a tensor of rank 3 through transposed copies, three times slower.
-        axes = ops.shape(inputs)[:-1]
-        rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
-        outputs = self.project(self.hidden(rows), axes)
-        return ops.reshape(outputs, (*axes, inputs.shape[-1]))
+        hidden = self.hidden(ops.reshape(inputs, (-1, inputs.shape[-1])))
+        outputs = ops.matmul(hidden, ops.convert_to_tensor(self.down_kernel))
+        if self.use_bias:
+            outputs = outputs + self.down_bias
+        return ops.reshape(outputs, ops.shape(inputs))
 
     def hidden(self, rows: Tensor) -> Tensor:
         """Computes the hidden activations of rows: `(tokens, hidden_dim)`."""
@@ -137,11 +117,6 @@ class FFNLayer(keras.layers.Layer):
         activations = self.activation(branches[0])
         return activations * branches[1] if self.gated else activations
 
-    def project(self, hidden: Tensor, axes: Sequence[Any]) -> Tensor:
-        """Multiplies by down. `Activation` watches it; `axes` are the input's sizes."""
-        outputs = ops.matmul(hidden, ops.convert_to_tensor(self.down_kernel))
-        return outputs + self.down_bias if self.use_bias else outputs
-
     def cuts(self) -> list[Cut]:
         """Returns a `Cut` of each weight that holds neurons, the kernels first."""
         *entrances, down = self._kernels()
@@ -150,10 +125,6 @@ class FFNLayer(keras.layers.Layer):
             Cut(down, 0),
             *(Cut(bias, 0, is_bias=True) for bias in self._biases()[:-1]),
         ]
-
-    def set_hidden_dim(self, hidden_dim: int) -> None:
-        """Sets `hidden_dim` after the kernels were narrowed in place."""
-        self.hidden_dim = hidden_dim
 
     def compute_output_shape(
         self, input_shape: Sequence[int | None]
@@ -175,9 +146,7 @@ class FFNLayer(keras.layers.Layer):
         return config
 
 
-def _separate_initializer(
-    initializer: keras.initializers.Initializer | Callable[..., Any], index: int
-) -> keras.initializers.Initializer | Callable[..., Any]:
+def _separate_initializer(initializer: Any, index: int) -> Any:
     """Copies an initializer: one object would give up and gate the same values."""
     if not isinstance(initializer, keras.initializers.Initializer):
         return initializer  # a plain function
@@ -237,11 +206,6 @@ class UngatedFFN(FFNLayer):
         activation: str or function. `sigma`. Defaults to "gelu".
         **options: the other arguments of `GatedFFN`.
 
-    Input shape: `(..., input_dim)`, rank 2 or more. Output shape: the same.
-
-    Raises:
-        ValueError: If an argument is outside its range.
-
     Example:
     >>> layer = UngatedFFN(hidden_dim=32)
     >>> tuple(layer(keras.ops.ones((2, 5, 8))).shape)
@@ -253,7 +217,7 @@ class UngatedFFN(FFNLayer):
     gated = False
 
     def __init__(
-        self, hidden_dim: int, activation: Activation = "gelu", **options: Any
+        self, hidden_dim: int, activation: Any = "gelu", **options: Any
     ) -> None:
         super().__init__(hidden_dim, activation, **options)
 
@@ -264,7 +228,7 @@ class Prunable(FFNLayer):
     plain_class: ClassVar[type[FFNLayer]]
 
     def __init__(
-        self, hidden_dim: int, activation: Activation = "silu", **options: Any
+        self, hidden_dim: int, activation: Any = "silu", **options: Any
     ) -> None:
         super().__init__(hidden_dim, activation, **options)
         why_not = why_not_each_number(self.activation, (2, self.hidden_dim))
@@ -306,40 +270,23 @@ class Prunable(FFNLayer):
         return len(indices_of(used_neurons(self.cuts()), self.name))
 
     def importance(self) -> Tensor:
-        """Computes the importance of each neuron from the current scores.
-
-        Returns:
-            Tensor `(hidden_dim,)`, float32, at least zero.
-        """
+        """Computes the importance of each neuron, `(hidden_dim,)`, from the scores."""
         self._check_built("importance()")
         return self.state.importance()
 
     def compact(self) -> FFNLayer:
-        """Makes a new plain FFN of the active neurons, with the same outputs.
-
-        Returns:
-            A built `GatedFFN` (or `UngatedFFN`) with `hidden_dim == width`. This layer
-            is not changed.
-
-        Raises:
-            ValueError: If the layer is not built.
-        """
+        """Makes a new plain FFN of the active neurons, with the same outputs."""
         self._check_built("compact()")
-        cuts = self.cuts()
-        kept = indices_of(used_neurons(cuts), self.name)
-        narrow = self.plain(len(kept))
+        cuts = {id(cut.variable): cut for cut in self.cuts()}
+        kept = indices_of(used_neurons([*cuts.values()]), self.name)
+        config = {**keras.layers.Layer.get_config(self), **self._arguments()}
+        narrow = self.plain_class(**{**config, "hidden_dim": len(kept)})
         narrow.build((None, self.up_kernel.shape[0]))
-        of_neurons = {id(cut.variable): cut for cut in cuts}
         weights = [*self._kernels(), *self._biases()]
         for weight, target in zip(weights, narrow.variables, strict=True):
-            cut = of_neurons.get(id(weight))
+            cut = cuts.get(id(weight))
             target.assign(ops.copy(weight.value) if cut is None else cut.take(kept))
         return narrow
-
-    def plain(self, hidden_dim: int) -> FFNLayer:
-        """Makes an unbuilt plain FFN of the same arguments except `hidden_dim`."""
-        config = {**keras.layers.Layer.get_config(self), **self._arguments()}
-        return self.plain_class(**{**config, "hidden_dim": hidden_dim})
 
     def get_build_config(self) -> dict[str, Any] | None:
         """Returns what `build_from_config` needs: input shape and pruning state."""
@@ -378,11 +325,6 @@ class PrunableGatedFFN(Prunable):
             "silu".
         **options: the other arguments of `GatedFFN`.
 
-    Input shape: `(..., input_dim)`, rank 2 or more. Output shape: the same.
-
-    Raises:
-        ValueError: If an argument is outside its range.
-
     Example:
     >>> layer = PrunableGatedFFN(hidden_dim=32)
     >>> tuple(layer(keras.ops.ones((2, 5, 8))).shape)
@@ -416,15 +358,9 @@ class PrunableFFN(Prunable):
             "gelu".
         **options: the other arguments of `GatedFFN`.
 
-    Input shape: `(..., input_dim)`, rank 2 or more. Output shape: the same.
-
-    Raises:
-        ValueError: If an argument is outside its range.
-
     Example:
     >>> layer = PrunableFFN(hidden_dim=32, activation="relu")
-    >>> tuple(layer(keras.ops.ones((2, 5, 8))).shape)
-    (2, 5, 8)
+    >>> layer.build((None, 8))
     >>> narrow = layer.compact()  # an UngatedFFN
 
     Source: IDEA Prune (arXiv 2503.05920), Algorithm 1, over the matrices there are.
@@ -434,7 +370,7 @@ class PrunableFFN(Prunable):
     plain_class = UngatedFFN
 
     def __init__(
-        self, hidden_dim: int, activation: Activation = "gelu", **options: Any
+        self, hidden_dim: int, activation: Any = "gelu", **options: Any
     ) -> None:
         super().__init__(hidden_dim, activation, **options)
 
@@ -486,4 +422,4 @@ class OwnGroup:
 
     def set_hidden_dim(self, hidden_dim: int) -> None:
         """Sets the layer's width after its kernels were narrowed."""
-        self.layer.set_hidden_dim(hidden_dim)
+        self.layer.hidden_dim = hidden_dim

@@ -17,7 +17,7 @@ from keras_idea._keras.variables import copy_training
 from keras_idea._shapes.blocks import owner_of
 from keras_idea._surgery.copying import rebuilt
 from keras_idea.errors import ArgumentError
-from keras_idea.functional.activation import activation_sums
+from keras_idea.functional.importance import activation_sums
 from keras_idea.hub.families import HEADS
 from keras_idea.methods.calibration import Samples, captured
 from keras_idea.methods.captures import layer_capture

@@ -20,7 +20,7 @@ from keras_idea._step.row_ops import known_count, mean_sensitivity, zero_rows
 from keras_idea._typing import Tensor
 from keras_idea.functional.importance import ema, sensitivity
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.functional.width import WidthSchedule
+from keras_idea.functional.width import CubicWidth
 
 
 @dataclasses.dataclass(eq=False)
@@ -29,7 +29,7 @@ class Track:
 
     Attributes:
         ffn: `FFN` handle.
-        schedule: `WidthSchedule`, its width over the steps; None: it keeps all units.
+        schedule: `CubicWidth`, its width over the steps; None: it keeps all units.
         scheduled: bool, whether its mask follows the schedule at each step.
         began: int, the active units when the run began.
         scores, mask: variables of the optimizer, the newest while a pruner is at work.
@@ -171,7 +171,7 @@ def update_scores_and_masks(
     `is_step_end` is True; or a bool tensor: False in the middle of an accumulated step,
     in which nothing changes. A mask waits until there are scores.
     """
-    together: dict[tuple[WidthSchedule, tuple], list[Track]] = {}
+    together: dict[tuple[CubicWidth, tuple], list[Track]] = {}
     for track, new in zip(tracks, sensitivities, strict=True):
         old = track.scores.value
         # What is not finite was not measured, and leaves the score as it was.
@@ -188,7 +188,7 @@ def update_scores_and_masks(
     step = known_count(iterations)
     for (schedule, shape), alike in together.items():
         if step is None:
-            width = schedule.call(ops.cast(iterations, "int32"))
+            width = schedule(ops.cast(iterations, "int32"))
         elif (width := schedule(step)) == shape[-1]:
             continue
         alive = ops.stack([track.mask.value for track in alike])

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_idea._groups.cut import Cut
 from keras_idea._typing import Tensor
-from keras_idea.functional.importance import reduce_rows, sensitivity
+from keras_idea.functional.importance import sensitivity
 
 if keras.backend.backend() == "torch":
     import torch
@@ -55,7 +55,7 @@ else:
         kernel: Tensor, gradient: Tensor, axes: tuple[int, ...]
     ) -> Tensor:
         """As above."""
-        return reduce_rows(sensitivity(kernel, gradient), axes, "mean")
+        return ops.mean(sensitivity(kernel, gradient), axis=axes)
 
     def zero_rows(cuts: list[Cut], mask: Tensor) -> None:
         """As above."""

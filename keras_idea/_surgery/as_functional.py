@@ -41,7 +41,6 @@ from keras_idea.hub.compare import check_same_outputs, example_arrays, outputs_o
 
 # As many as nothing was recorded with.
 _SAMPLES = 3
-_CURE = "Build it as a functional model of Keras's layers yourself."
 
 
 def as_functional(model: keras.Model) -> keras.Model:
@@ -87,17 +86,25 @@ def as_functional(model: keras.Model) -> keras.Model:
         lambda tensor: keras.Input(tensor.shape[1:], dtype=tensor.dtype), given
     )
     made = dict(zip(map(id, calls.inputs), keras.tree.flatten(inputs), strict=True))
-    for call in calls.calls:
-        _again(call, copies, made)
-    outputs = [made[id(tensor)] for tensor in calls.outputs]
-    if isinstance(getattr(model, "output", None), dict):
-        outputs = keras.tree.pack_sequence_as(model.output, outputs)
-    elif len(outputs) == 1:
-        outputs = outputs[0]
-    copy = keras.Model(inputs, outputs, name=model.name)
-    copy_flags(model, copy)
-    copies.assign()
-    _check_same(model, copy)
+    try:
+        for call in calls.calls:
+            _again(call, copies, made)
+        outputs = [made[id(tensor)] for tensor in calls.outputs]
+        if isinstance(getattr(model, "output", None), dict):
+            outputs = keras.tree.pack_sequence_as(model.output, outputs)
+        elif len(outputs) == 1:
+            outputs = outputs[0]
+        copy = keras.Model(inputs, outputs, name=model.name)
+        copy_flags(model, copy)
+        copies.assign()
+        _check_same(model, copy)
+    except Exception as error:  # of a user's code on tensors of other sizes
+        raise ArgumentError(
+            f"Model '{model.name}' cannot be made functional: "
+            f"{what_was_raised(error)}. A block may compute with an open size of the "
+            "input, or with something that only its own call knows. Give the input a "
+            "fixed shape, or build a functional model of Keras's layers yourself."
+        ) from error
     return copy
 
 
@@ -152,7 +159,8 @@ def _calls(model: keras.Model) -> Recording:
         why = found.opaque.get(model)
         raise ArgumentError(
             f"Model '{model.name}' cannot be made functional: it cannot be followed on "
-            f"symbolic tensors{f' ({why})' if why else ''}. {_CURE}"
+            f"symbolic tensors{f' ({why})' if why else ''}. Build a functional model "
+            "of Keras's layers yourself."
         )
     for layer in found.called:
         if layer is not model and parts_not_rematerialized(layer):
@@ -204,13 +212,7 @@ def _again(call: Call, copies: _Copies, made: dict[int, keras.KerasTensor]) -> N
         named |= masks
         if named.get("training") is None:
             named.pop("training", None)
-    try:
-        outputs = tensors_in(operation(*args, **named))
-    except Exception as error:  # on torch, of a layer that returns None
-        raise ArgumentError(
-            f"The copy of '{operation.name}' cannot be called on symbolic tensors "
-            f"({what_was_raised(error)}). {_CURE}"
-        ) from error
+    outputs = tensors_in(operation(*args, **named))
     made.update(zip(map(id, call.outputs), outputs, strict=True))
 
 
@@ -227,12 +229,4 @@ def _check_same(model: keras.Model, copy: keras.Model) -> None:
         found = outputs_of(model, example)
         return [*found, np.array(float(sum(model.losses)))]
 
-    try:
-        check_same_outputs(model, copy, outputs)
-    except Exception as error:
-        raise ArgumentError(
-            f"Model '{model.name}' cannot be made functional: "
-            f"{what_was_raised(error)}. A block computes with an open size of the "
-            "input, or with something that only its own call knows. Give the input a "
-            "fixed shape, or build the model of Keras's layers yourself."
-        ) from error
+    check_same_outputs(model, copy, outputs)

@@ -54,11 +54,11 @@ def compact(model: keras.layers.Layer, in_place: bool = False) -> keras.layers.L
         equals `compact(model)`.
 
     Raises:
-        ValueError: If `model` is not a Keras layer, is not built, or is a `Distiller`.
-            If its masks are being learned. If a KerasHub model in it has LoRA, is
-            quantized, or would need widths that its config cannot hold. If a layer's
-            config does not make it again, or if the copy computes something else. If
-            the optimizer's state cannot be carried over.
+        ValueError: If `model` is not built, is a `Distiller`, or its masks are being
+            learned. If a KerasHub model in it has LoRA, is quantized, or would need
+            widths that its config cannot hold. If a layer's config does not make it
+            again, the copy computes something else, or the optimizer's state cannot be
+            carried over.
 
     Example:
     >>> prune = ki.IdeaPruneCallback(target_dim=4, begin_step=1, prune_steps=2)

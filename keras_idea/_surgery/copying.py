@@ -58,7 +58,13 @@ def copied(model: keras.layers.Layer) -> tuple[keras.layers.Layer, Copies]:
         if isinstance(new, Prunable):
             replace_class(new, new.plain_class, "state")
     if any(_shapes(old) != _shapes(new) for old, new in pairs):
-        _narrow_like(model, copy)
+        # It is narrower than its config says.
+        cut = [
+            (twin, np.broadcast_to(np.arange(ffn.hidden_dim), ffn.units_shape))
+            for ffn, twin in zip(find_groups(model), find_groups(copy), strict=False)
+            if ffn.hidden_dim < twin.hidden_dim
+        ]
+        warn_of_stuck(narrow_whole(copy, cut))
     carry_settings(pairs, pairs)
     copies = [each for pair in pairs for each in variables_of(model, *pair)]
     copy_values(copies)
@@ -67,16 +73,6 @@ def copied(model: keras.layers.Layer) -> tuple[keras.layers.Layer, Copies]:
             new.finalize_state()
     retrack_parameters(walk(copy))
     return copy, copies
-
-
-def _narrow_like(model: Any, copy: Any) -> None:
-    """Makes a copy as narrow as a model whose config could not follow."""
-    cut = [
-        (twin, np.broadcast_to(np.arange(ffn.hidden_dim), ffn.units_shape))
-        for ffn, twin in zip(find_groups(model), find_groups(copy), strict=False)
-        if ffn.hidden_dim < twin.hidden_dim
-    ]
-    warn_of_stuck(narrow_whole(copy, cut))
 
 
 def rebuilt(

@@ -423,7 +423,7 @@ def _check_tokens(reader: Reader, kept: int, tokens: float, held: float) -> None
     if tokens < kept or not held:
         tokens, held = round(tokens), round(held)
         raise ArgumentError(
-            f"The data are too few to fit the {kept} rows of what reads {reader.name}: "
+            f"The data are too few to fit what reads {reader.name} ({kept} rows): "
             f"{tokens} tokens to fit, {held} to choose the ridge (every {HELD_OUT}th "
             "sample). Give more `data`, raise `num_samples`, or leave `refit` out."
         )

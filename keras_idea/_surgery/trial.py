@@ -125,7 +125,7 @@ class _Trial:
     def _inputs(self) -> Any:
         inputs = example_arrays(self._model, self._size)
         if inputs is None:
-            raise ValueError("the shapes or types of its inputs are not known")
+            raise ArgumentError("the shapes or types of its inputs are not known")
         return inputs
 
     @functools.cached_property
@@ -144,7 +144,7 @@ class _Trial:
         """What is wrong with the narrow model, or "" if it equals the masked one."""
         masked, tolerance = self._outputs(self._masked(cuts)), tolerance_of(self._model)
         if not any(np.isfinite(made).any() for made in masked):
-            raise ValueError("its outputs are not finite")
+            raise ArgumentError("its outputs are not finite")
         try:
             with self._narrow(cuts) as values:
                 narrow = self._outputs(values)
@@ -153,7 +153,7 @@ class _Trial:
         if _same(masked, narrow, tolerance):
             return ""
         if not _same(masked, self._outputs(self._masked(cuts)), tolerance):
-            raise ValueError("its outputs are random")
+            raise ArgumentError("its outputs are random")
         return "the model computes something else than with zeros in their place"
 
     def _masked(self, cuts: Cuts) -> dict[int, Tensor]:

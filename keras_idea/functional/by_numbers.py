@@ -1,9 +1,8 @@
-"""What acts on each number, or on each neuron, alone: found by calling it on numbers.
+"""Tests numerically whether a function acts on each number, or neuron, alone.
 
 Keras's symbolic tensors cannot pass through a backend's own functions, and a list of
-names is never whole. So a function is called on arrays: what it makes of one number
-must not depend on the others, on its place, or on chance. The numbers of a pruned
-neuron, zeros at first, are followed through all that lies between two Dense layers.
+names is never complete. So a function is called on arrays: its result for one number
+must not depend on the others, on its place, or on chance.
 """
 
 import contextlib
@@ -18,11 +17,10 @@ from keras_idea.errors import ArgumentError
 
 _Some: TypeAlias = Sequence[np.ndarray]
 _Arrays: TypeAlias = Callable[[_Some], _Some]
-#: Slopes at the numbers of a pruned neuron are looked at by these steps. What is
-#: steeper is refused: an infinite gradient times 0 is NaN.
+#: Steps that measure slopes at the numbers of a pruned neuron, and the largest slope:
+#: an infinite gradient times 0 is NaN.
 _STEPS, _STEEP = (1e-36, 1e-30), 1e4
-#: The most places along each axis but that of the neurons: all of them, where a length
-#: of 4,096 is fixed, take gigabytes.
+#: The most places along each axis except that of the neurons, to save memory.
 _PLACES = 8
 
 
@@ -37,10 +35,10 @@ _ACTIVATIONS = {
 
 
 def why_not_each_number(function: Callable, shape: Sequence[int]) -> str | None:
-    """Why a function of an array does not act on each number alone; None if it does.
+    """Says why a function does not act on each number alone; None if it does.
 
-    It is called on arrays of a shape, with a few places, and of smaller ones, and no
-    state of Keras's changes; most of Keras's own activations are known.
+    It is called on a few places of arrays of this shape, and changes no state of
+    Keras's. Most of Keras's own activations are known.
 
     Example:
     >>> why_not_each_number(keras.ops.relu, (2, 8))
@@ -79,10 +77,9 @@ def why_not_each_number(function: Callable, shape: Sequence[int]) -> str | None:
 
 
 class PrunedNumbers:
-    """The numbers that neurons of zeros are on their way, by the tensors.
+    """Follows the numbers of pruned neurons through functions, by the tensors.
 
-    Every second neuron of an array is a pruned one, which is 0 at first; the others are
-    random. What only zeros are known of has no array.
+    Every second neuron of an array is pruned: 0 at first. The others are random.
     """
 
     def __init__(self) -> None:
@@ -90,7 +87,7 @@ class PrunedNumbers:
         self._rng = np.random.default_rng(0)
 
     def are_zero(self, tensors: Iterable[keras.KerasTensor]) -> bool:
-        """bool, whether a pruned neuron is 0 in all of some tensors."""
+        """Returns whether a pruned neuron is 0 in all of some tensors."""
         arrays = [self._arrays.get(id(tensor)) for tensor in tensors]
         return all(a is None or not a[..., _pruned(a)].any() for a in arrays)
 
@@ -100,9 +97,9 @@ class PrunedNumbers:
         inputs: Sequence[keras.KerasTensor],
         outputs: Sequence[keras.KerasTensor],
     ) -> str | None:
-        """Calls a function on the numbers of its inputs; why its outputs are no such.
+        """Says why a function does not act on each neuron alone; None if it does.
 
-        It must make of fewer neurons, in another order, those of what it makes of all.
+        For fewer neurons, in another order, it must return the same numbers.
         """
         given = [self._array(tensor) for tensor in inputs]
         why_not, made = self._made(function, given)
@@ -121,7 +118,7 @@ class PrunedNumbers:
     def _made(
         self, function: Callable[..., Any], given: _Some
     ) -> tuple[str | None, _Some]:
-        """Why a function is not one of each neuron, and what it makes, if it does."""
+        """Returns why a function does not, and what it makes of arrays."""
         try:
             with _on_arrays(function) as call:
                 made = call(given)
@@ -160,7 +157,7 @@ class PrunedNumbers:
         return None
 
     def draw(self, tensor: keras.KerasTensor) -> None:
-        """Has pruned neurons be random numbers in a tensor."""
+        """Makes the pruned neurons of a tensor random numbers."""
         self._arrays[id(tensor)] = self._random(tensor)
 
     def _array(self, tensor: keras.KerasTensor) -> np.ndarray:
@@ -179,19 +176,19 @@ class PrunedNumbers:
 
 
 class _Watching(keras.StatelessScope):
-    """A scope that knows whether a variable was read, which training would change."""
+    """Notes whether a variable was read, which training would change."""
 
     reads = False
 
     def get_current_value(self, variable: keras.Variable) -> Any:
-        # A seed is told by its numbers.
+        # A seed has integers.
         self.reads |= keras.backend.is_float_dtype(variable.dtype)
         return super().get_current_value(variable)
 
 
 @contextlib.contextmanager
 def _on_arrays(function: Callable) -> Iterator[_Arrays]:
-    """A function of tensors as one of arrays; what it changes lasts for the scope."""
+    """Wraps a function for arrays; what it changes lasts for the scope."""
     with _Watching(collect_losses=True) as scope:
 
         def call(arrays: _Some) -> _Some:
@@ -207,12 +204,12 @@ def _on_arrays(function: Callable) -> Iterator[_Arrays]:
 
 
 def _few(shape: Sequence[int]) -> tuple[int, ...]:
-    """A shape with all neurons, and a few places."""
+    """Returns a shape with all neurons, and a few places."""
     return (*(min(size, _PLACES) for size in shape[:-1]), *shape[-1:])
 
 
 def _on_all(array: np.ndarray, tensor: keras.KerasTensor) -> np.ndarray:
-    """The numbers at a few places, again and again at all of a tensor's."""
+    """Repeats the numbers at a few places at all places of a tensor."""
     sizes = zip(array.shape, tensor.shape, strict=True)
     return array[np.ix_(*(np.arange(size) % few for few, size in sizes))]
 
@@ -222,13 +219,13 @@ def _pruned(array: np.ndarray) -> np.ndarray:
 
 
 def _change(new: np.ndarray, old: np.ndarray) -> np.ndarray:
-    """How far the numbers of pruned neurons have moved."""
+    """Returns how far the numbers of pruned neurons have moved."""
     new, old = (array[..., _pruned(array)].astype("float64") for array in (new, old))
     return new - old
 
 
 def _moved(arrays: Sequence[np.ndarray], step: float) -> list[np.ndarray]:
-    """The numbers of pruned neurons a step away, where they can be."""
+    """Moves the numbers of pruned neurons by a step, if they are floats."""
     return [
         np.where(_pruned(array), array + np.float32(step), array)
         if array.dtype.kind == "f"

@@ -1,11 +1,10 @@
-"""How important a neuron is: sensitivity, its moving average, its reduction.
+"""How important a neuron is: by its sensitivity, or by its activations.
 
 All functions are pure `keras.ops`: traceable, without state, on any backend.
-Source: IDEA Prune (arXiv 2503.05920), equations for sensitivity, importance
-scores and neuron importance.
+
+Shapes: B samples, T tokens, F = hidden_dim (neurons), M matrices.
 """
 
-import math
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -17,6 +16,8 @@ from keras_idea.errors import ArgumentError
 
 Reduction: TypeAlias = Literal["mean", "max"]
 REDUCTIONS: dict[str, Callable[..., Tensor]] = {"mean": ops.mean, "max": ops.max}
+Aggregation: TypeAlias = Literal["paper", "minitron"]
+AGGREGATIONS = ("paper", "minitron")
 
 
 def sensitivity(kernel: Tensor, gradient: Tensor) -> Tensor:
@@ -39,21 +40,6 @@ def sensitivity(kernel: Tensor, gradient: Tensor) -> Tensor:
     return ops.abs(ops.cast(kernel, "float32") * ops.cast(gradient, "float32"))
 
 
-def memory_steps(ema_decay: float, share: float = 1e-8) -> int:
-    """Steps after which a moving average has forgotten: `ceil(log share / log decay)`.
-
-    What lies k steps back weighs `decay^k` of what is new; a weight of `share` counts
-    as nothing.
-
-    Example:
-    >>> memory_steps(0.4)
-    21
-    """
-    if ema_decay == 0.0:
-        return 1
-    return math.ceil(math.log(share) / math.log(ema_decay))
-
-
 def ema(new: Tensor, old: Tensor, decay: float) -> Tensor:
     r"""Computes an exponential moving average, without bias correction.
 
@@ -72,27 +58,6 @@ def ema(new: Tensor, old: Tensor, decay: float) -> Tensor:
     0.6
     """
     return (1.0 - decay) * new + decay * old
-
-
-def reduce_rows(
-    values: Tensor, axis: int | tuple[int, ...], row_reduce: Reduction
-) -> Tensor:
-    """Reduces the scores of each neuron's weights to one number: the paper's f1.
-
-    Args:
-        values: tensor. The scores of a kernel's weights.
-        axis: int or tuple of int. The axes of the weights that belong to one neuron.
-        row_reduce: str. "mean" or "max".
-
-    Returns:
-        Tensor with `axis` removed.
-
-    Raises:
-        ValueError: If the reduction is unknown.
-    """
-    return REDUCTIONS[check_choice("row_reduce", row_reduce, list(REDUCTIONS))](
-        values, axis=axis
-    )
 
 
 def neuron_importance(
@@ -127,9 +92,54 @@ def neuron_importance(
     if len(shape) not in (2, 3) or shape[0] < 2:
         raise ArgumentError(
             "`scores` must have shape (matrices, hidden_dim) or (matrices, hidden_dim, "
-            "input_dim), a row for each matrix: up, gate and down, or up and down. "
-            f"Received: shape={shape}."
+            f"input_dim), for at least 2 matrices. Received: shape={shape}."
         )
     if len(shape) == 3:
-        scores = reduce_rows(scores, -1, row_reduce)
+        scores = REDUCTIONS[row_reduce](scores, axis=-1)
     return REDUCTIONS[matrix_reduce](scores, axis=0)
+
+
+def activation_sums(
+    hidden: Tensor,
+    padding_mask: Tensor | None = None,
+    aggregation: Aggregation = "paper",
+) -> tuple[Tensor, Tensor]:
+    r"""Sums the sizes of neurons' hidden activations `Z` over the samples of a batch.
+
+    $$\sum_n \lVert Z^{(n)}_{:,i} \rVert_2 \text{ (paper)}, \qquad
+    \sum_n \Bigl(\frac1T \sum_t |Z^{(n)}_{t,i}|\Bigr)^2 \text{ (minitron)}$$
+
+    `hidden` is `(B, ..., F)`; `padding_mask`, `(B, ...)`, is 0 for a token that does
+    not count. Returns the sums, `(F,)`, and the number of samples with a token that
+    counts, both float32. Those of several batches add up.
+
+    Source: IDEA Prune (arXiv 2503.05920); Minitron (arXiv 2407.14679).
+    """
+    hidden = ops.cast(hidden, "float32")
+    batch = ops.shape(hidden)[0]
+    hidden_BTF = ops.reshape(hidden, (batch, -1, hidden.shape[-1]))
+    counts_BT = ops.ones_like(hidden_BTF[..., 0])
+    if padding_mask is not None:
+        counts_BT = ops.cast(ops.reshape(padding_mask, (batch, -1)), "float32")
+    tokens_B1 = ops.sum(counts_BT, axis=1, keepdims=True)
+    counts_BT1 = ops.expand_dims(counts_BT, -1)
+    if aggregation == "paper":
+        per_sample_BF = ops.sqrt(ops.sum(counts_BT1 * ops.square(hidden_BTF), axis=1))
+    else:
+        totals_BF = ops.sum(counts_BT1 * ops.abs(hidden_BTF), axis=1)
+        per_sample_BF = ops.square(totals_BF / ops.maximum(tokens_B1, 1.0))
+    samples = ops.sum(ops.cast(tokens_B1 > 0, "float32"))
+    return ops.sum(per_sample_BF, axis=0), samples
+
+
+def importance_of_sums(
+    sums: Tensor, samples: float | Tensor, aggregation: Aggregation = "paper"
+) -> Tensor:
+    """Computes the importance `(F,)` from the `activation_sums` of all batches, added.
+
+    Their mean over the samples ("paper"), or their square root ("minitron").
+    """
+    sums = ops.cast(sums, "float32")
+    if aggregation == "minitron":
+        return ops.sqrt(sums)
+    return sums / ops.maximum(ops.cast(samples, "float32"), 1.0)

@@ -1,7 +1,8 @@
-"""The rows of a kernel after some of them are cut out, by ridge least squares.
+"""Fits the rows of a kernel after some of them are cut out, by ridge least squares.
 
 Shapes: n samples (tokens), R rows of the kernel, K of them kept, D outputs. All is
-computed in float64, with NumPy.
+computed in float64, with NumPy. `gram` is `H^T H`, `(R, R)`, of what the kernel reads,
+`H` of shape `(n, R)`; `kernel` is `W`, `(R, D)`; `kept` are the rows that stay.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import numpy as np
 def refit_rows(
     gram: np.ndarray, kernel: np.ndarray, kept: np.ndarray, ridge: float
 ) -> np.ndarray:
-    r"""The kept rows of a kernel that do best what all of its rows did.
+    r"""Returns the rows `(K, D)` that do best what all rows of a kernel did.
 
     $$W' = \arg\min_{W'} \lVert H W - H_K W' \rVert^2
     + \lambda s \lVert W' - W_K \rVert^2, \qquad
@@ -20,21 +21,8 @@ def refit_rows(
 
     $$W' = W_K + (H_K^\top H_K + \lambda s I)^{-1} H_K^\top H_P W_P$$
 
-    `H` is `(n, R)`, what the kernel `W` reads; `K` are the kept columns of it, `P` the
-    others. So a large `ridge` leaves the kept rows as they are.
-
-    Args:
-        gram: float array `(R, R)`. `H^T H`.
-        kernel: float array `(R, D)`. `W`.
-        kept: int array `(K,)`. The rows that stay.
-        ridge: float > 0. The `lambda` of the equation, in units of the mean square.
-
-    Returns:
-        float64 array `(K, D)`.
-
-    Raises:
-        numpy.linalg.LinAlgError: If the system has no solution, as the kept columns are
-            all zero.
+    `P` are the rows that go. A large `ridge`, `lambda` > 0, leaves the kept rows as
+    they are. Raises `numpy.linalg.LinAlgError` if the kept columns of `H` are all zero.
 
     Example:
     >>> gram = np.array([[2.0, 2.0], [2.0, 2.0]])  # two columns that are equal
@@ -54,22 +42,12 @@ def refit_rows(
 def output_error(
     gram: np.ndarray, kernel: np.ndarray, kept: np.ndarray
 ) -> Callable[[np.ndarray], float]:
-    r"""The squared error of the outputs, as a function of the kept rows alone.
+    r"""Returns the squared error of the outputs as a function of the kept rows `W'`.
 
     $$\lVert H W - H_K W' \rVert^2 = \operatorname{tr}(\Delta^\top H^\top H \Delta)$$
 
     `Delta` is `W`, less `W'` in its kept rows. What does not depend on `W'` is computed
-    once.
-
-    Args:
-        gram: float array `(R, R)`. `H^T H`, of samples that need not be those that
-            the rows were fitted on.
-        kernel: float array `(R, D)`. `W`.
-        kept: int array `(K,)`. The rows that stay.
-
-    Returns:
-        function of `W'`, float array `(K, D)`, that returns a float, at least zero up
-        to rounding.
+    once. The samples of `gram` need not be those that the rows were fitted on.
 
     Example:
     >>> output_error(np.eye(2), np.array([[1.0], [3.0]]), np.array([0]))([[1.0]])

@@ -1,4 +1,4 @@
-"""Which neurons stay: the exact top-k mask, and slicing by its indices."""
+"""Chooses the neurons that stay, exactly, and slices tensors to them."""
 
 from collections.abc import Sequence
 
@@ -42,8 +42,7 @@ def top_k_mask(
     importance = ops.where(rankable, importance, -float("inf"))
     size = ops.shape(importance)[-1]
     k = ops.clip(ops.cast(k, "int32"), 1, size)
-    # One sort and a threshold instead of two sorts for the ranks: which of the
-    # equal ones stay is decided below, not by the sort's stability.
+    # One sort and a threshold: which of the equal ones stay is decided below.
     threshold = ops.take(ops.sort(importance), size - k, axis=-1)
     threshold = ops.expand_dims(threshold, -1)
     above = importance > threshold

@@ -1,137 +1,21 @@
-"""How many neurons to keep at each optimizer step."""
+"""How many units stay after each optimizer step, and when a model is narrowed."""
 
 import bisect
 import dataclasses
 import functools
-from typing import overload
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_idea._typing import Tensor
 from keras_idea._validation import check_int
-from keras_idea.errors import ArgumentError
-
-#: Steps of a schedule whose widths are looked at when it is made, besides the first.
-_SEEN = 16
 
 
 @dataclasses.dataclass(unsafe_hash=True)
-class WidthSchedule:
-    """The FFN width at each step. A subclass defines `at`.
-
-    The width is `full_dim` up to `begin_step`, and `target_dim` from `begin_step +
-    prune_steps` on. It must never rise.
-
-    Args:
-        full_dim: int >= 1. Neurons before pruning.
-        target_dim: int in [1, full_dim]. Neurons after pruning.
-        begin_step: int >= 0. The last step at full width.
-        prune_steps: int >= 1. Steps from full width to the target.
-        update_every: int >= 1. Steps between two changes of the width after
-            `begin_step`. It also changes at `begin_step + prune_steps`. Defaults to 1.
-
-    Raises:
-        ValueError: If an argument is outside its range, or if `at` is wrong at its ends
-            or rises at some of 17 steps.
-
-    Example:
-    >>> class LinearWidth(WidthSchedule):
-    ...     def at(self, elapsed):
-    ...         going = self.full_dim - self.target_dim
-    ...         return self.full_dim - going * elapsed // self.prune_steps
-    >>> width = LinearWidth(full_dim=16, target_dim=4, begin_step=2, prune_steps=4)
-    >>> [width(step) for step in range(8)]
-    [16, 16, 16, 13, 10, 7, 4, 4]
-    """
-
-    full_dim: int
-    target_dim: int
-    begin_step: int
-    prune_steps: int
-    update_every: int = 1
-
-    def __post_init__(self) -> None:
-        full_dim = self.full_dim = check_int("full_dim", self.full_dim, minimum=1)
-        self.target_dim = check_int("target_dim", self.target_dim, 1, full_dim)
-        self.begin_step = check_int("begin_step", self.begin_step, minimum=0)
-        self.prune_steps = check_int("prune_steps", self.prune_steps, minimum=1)
-        self.update_every = check_int("update_every", self.update_every, minimum=1)
-        steps = [self.prune_steps * i // _SEEN for i in range(_SEEN + 1)]
-        widths = [self.at(step) for step in dict.fromkeys(steps)]
-        if widths[0] != full_dim or widths[-1] != self.target_dim:
-            raise ArgumentError(
-                f"`at` of {type(self).__name__} must return {full_dim} for 0, and "
-                f"{self.target_dim} for {self.prune_steps}. Received: {widths[0]} and "
-                f"{widths[-1]}."
-            )
-        if widths != sorted(widths, reverse=True):
-            raise ArgumentError(
-                f"`at` of {type(self).__name__} must never rise. Received: {widths}."
-            )
-
-    def __eq__(self, other: object) -> bool:
-        """Whether it is of the same class with the same attributes."""
-        if type(self) is not type(other):
-            return NotImplemented
-        mine, theirs = vars(self), vars(other)
-        return mine.keys() == theirs.keys() and all(
-            np.array_equal(mine[name], theirs[name]) for name in mine
-        )
-
-    @property
-    def end_step(self) -> int:
-        """int, `begin_step + prune_steps`, from which the width is the target."""
-        return self.begin_step + self.prune_steps
-
-    def at(self, elapsed: int) -> int:
-        """Returns the neurons to keep so many steps after `begin_step`.
-
-        Args:
-            elapsed: int in [0, prune_steps]. 0 must give `full_dim`, and `prune_steps`
-                must give `target_dim`.
-
-        Returns:
-            int.
-        """
-        raise NotImplementedError
-
-    @overload
-    def __call__(self, step: int) -> int: ...
-    @overload
-    def __call__(self, step: Tensor) -> Tensor: ...
-    def __call__(self, step: int | Tensor) -> int | Tensor:
-        """Neurons to keep after `step` optimizer steps; see `call`."""
-        return self.call(step)
-
-    def call(self, step: int | Tensor) -> int | Tensor:
-        """Returns the neurons to keep after `step` optimizer steps.
-
-        Args:
-            step: int or integer scalar tensor (traced or not). The optimizer step.
-
-        Returns:
-            int for an int; otherwise an int32 scalar tensor.
-        """
-        if not ops.is_tensor(step) and not isinstance(step, keras.Variable):
-            return self._kept(check_int("step", step, minimum=0))
-        falls = ops.convert_to_tensor(_fall_steps(self))
-        fallen = ops.cast(falls <= ops.cast(step, "int32"), "int32")
-        return self.full_dim - ops.sum(fallen)
-
-    def _kept(self, step: int) -> int:
-        elapsed = min(max(step - self.begin_step, 0), self.prune_steps)
-        if elapsed < self.prune_steps:
-            elapsed -= elapsed % self.update_every
-        return self.at(elapsed)
-
-    def get_config(self) -> dict[str, int]:
-        """Returns a dict of the constructor's arguments."""
-        return dataclasses.asdict(self)
-
-
-class CubicWidth(WidthSchedule):
+class CubicWidth:
     r"""Computes the FFN width at each step by a cubic, in whole neurons.
 
     $$\text{kept}(t) = h' + (h - h') \left(1 - \frac{t - t_0}{T_p}\right)^3$$
@@ -164,22 +48,149 @@ class CubicWidth(WidthSchedule):
     Reference: Zhu & Gupta, 2017 (arXiv 1710.01878), as IDEA Prune uses it.
     """
 
-    def at(self, elapsed: int) -> int:
-        """Returns the cubic, rounded; see `WidthSchedule.at`."""
+    full_dim: int
+    target_dim: int
+    begin_step: int
+    prune_steps: int
+    update_every: int = 1
+
+    def __post_init__(self) -> None:
+        full_dim = self.full_dim = check_int("full_dim", self.full_dim, minimum=1)
+        self.target_dim = check_int("target_dim", self.target_dim, 1, full_dim)
+        self.begin_step = check_int("begin_step", self.begin_step, minimum=0)
+        self.prune_steps = check_int("prune_steps", self.prune_steps, minimum=1)
+        self.update_every = check_int("update_every", self.update_every, minimum=1)
+
+    @property
+    def going(self) -> int:
+        """int, the neurons that are pruned."""
+        return self.full_dim - self.target_dim
+
+    def __call__(self, step: Any) -> Any:
+        """Returns the neurons to keep after `step` optimizer steps.
+
+        Args:
+            step: int or integer scalar tensor (traced or not). The optimizer step.
+
+        Returns:
+            int for an int; otherwise an int32 scalar tensor.
+        """
+        if not ops.is_tensor(step) and not isinstance(step, keras.Variable):
+            return self._kept(check_int("step", step, minimum=0))
+        falls = ops.convert_to_tensor(_fall_steps(self))
+        fallen = ops.cast(falls <= ops.cast(step, "int32"), "int32")
+        return self.full_dim - ops.sum(fallen)
+
+    def _kept(self, step: int) -> int:
+        elapsed = min(max(step - self.begin_step, 0), self.prune_steps)
+        if elapsed < self.prune_steps:
+            elapsed -= elapsed % self.update_every
         left, whole = (self.prune_steps - elapsed) ** 3, self.prune_steps**3
-        going = self.full_dim - self.target_dim
-        return self.target_dim + (2 * going * left + whole) // (2 * whole)
+        return self.target_dim + (2 * self.going * left + whole) // (2 * whole)
 
+    def first_step(self, width: int) -> int:
+        """Returns the first step after which no more than `width` neurons stay."""
+        steps = range(self.begin_step, self.begin_step + self.prune_steps + 1)
+        return steps[bisect.bisect_left(steps, -width, key=lambda s: -self._kept(s))]
 
-def first_step(schedule: WidthSchedule, width: int) -> int:
-    """The first step after which a schedule keeps no more than `width`."""
-    steps = range(schedule.begin_step, schedule.end_step + 1)
-    place = bisect.bisect_left(steps, -width, key=lambda step: -schedule._kept(step))
-    return steps[place]
+    def get_config(self) -> dict[str, int]:
+        """Returns a dict of the constructor's arguments."""
+        return dataclasses.asdict(self)
 
 
 @functools.lru_cache(maxsize=64)
-def _fall_steps(schedule: WidthSchedule) -> np.ndarray:
-    """int32 array: for each neuron that falls, the first step without it."""
+def _fall_steps(schedule: CubicWidth) -> np.ndarray:
+    """Returns for each neuron that is pruned, as int32, the first step without it."""
     widths = range(schedule.full_dim - 1, schedule.target_dim - 1, -1)
-    return np.asarray([first_step(schedule, kept) for kept in widths], dtype="int32")
+    return np.asarray([schedule.first_step(kept) for kept in widths], dtype="int32")
+
+
+#: What `compact` of the pruning callback may be.
+Compact = Literal["end", "progressive", "off"]
+COMPACT: tuple[Compact, ...] = ("end", "progressive", "off")
+#: The most changes of shape in one run: if each is compiled, and if none is.
+_MOST, _MOST_EAGER = 8, 64
+# What the matrix units of accelerators multiply at once.
+_TILE = 128
+
+
+def narrowing_steps(
+    compact: Compact,
+    schedules: Sequence[CubicWidth],
+    end_step: int,
+    eager: bool = False,
+) -> list[int]:
+    r"""Returns the optimizer steps, ascending, after which a model becomes narrower.
+
+    "progressive" narrows each time the group that loses most units comes down by
+    `(h - h') / m`. If a change of shape costs c steps, and the units that go the share
+    g of a step, `c m + g T_p / 2m` is least at `m = sqrt(g T_p / 2c)`. If nothing is
+    compiled, `g / 2c` was 0.75 and 3 on a CPU, so m is the root of the steps, from 8 to
+    64; else it is 8.
+
+    Example:
+    >>> width = ki.CubicWidth(512, 192, begin_step=0, prune_steps=100)
+    >>> narrowing_steps("progressive", [width], 100)
+    [5, 10, 15, 21, 28, 37, 50, 100]
+    """
+    if compact == "off":
+        return []
+    if compact == "end":
+        return [end_step]
+    lead = max(schedules, key=lambda schedule: schedule.going)
+    most = _MOST
+    if eager:
+        most = min(max(_MOST, math.isqrt(lead.prune_steps)), _MOST_EAGER)
+    down = _in_tiles(max(1, -(-lead.going // most)), lead)
+    widths = range(lead.target_dim + down, lead.full_dim, down)
+    steps = {lead.first_step(width) for width in widths}
+    return [*sorted(step for step in steps if step < end_step), end_step]
+
+
+def stored_width(active: int, schedule: CubicWidth, parts: int = 1) -> int:
+    """Returns the units that a group has places for once it is narrowed.
+
+    As many as are active. If many go, it is the next multiple of 128, filled up with
+    pruned units: other widths are slow on accelerators. The `parts` devices that share
+    a group get equally many.
+
+    Example:
+    >>> stored_width(1790, ki.CubicWidth(2048, 512, begin_step=0, prune_steps=9))
+    1792
+    """
+    width = active
+    if active > schedule.target_dim:
+        width = min(schedule.full_dim, _in_tiles(active, schedule))
+    return -(-width // parts) * parts
+
+
+def _in_tiles(units: int, schedule: CubicWidth) -> int:
+    """Rounds up to a multiple of 128 if an eighth of the units that go is as large."""
+    if schedule.going <= _MOST * (_TILE - 1):
+        return units
+    return -(-units // _TILE) * _TILE
+
+
+def compaction_widths(
+    compact: Compact,
+    schedules: Sequence[CubicWidth],
+    end_step: int,
+    parts: int = 1,
+    eager: bool = False,
+) -> dict[int, list[int]]:
+    """Returns step -> the units of each group, as `schedules`, from that step on.
+
+    The steps are those of `narrowing_steps`. `parts` devices share a group's units if
+    they divide them.
+    """
+    steps = narrowing_steps(compact, schedules, end_step, eager)
+    widths = {
+        step: [
+            stored_width(each(step), each, 1 if each.full_dim % parts else parts)
+            for each in schedules
+        ]
+        for step in steps
+    }
+    # Methods that decide once may have a schedule that falls one step later.
+    targets = [schedule.target_dim for schedule in schedules]
+    return {**widths, **dict.fromkeys(steps[-1:], targets)}

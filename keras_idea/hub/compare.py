@@ -6,7 +6,6 @@ Shapes: B batch, T tokens, P prompt tokens, V vocabulary (of an encoder: its wid
 import contextlib
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -16,7 +15,7 @@ import numpy as np
 from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.float32_products import float32_products
 from keras_idea._keras.layers import called_parts, computing_in_float32, walk
-from keras_idea._keras.models import Functional, calls_in
+from keras_idea._keras.models import calls_in, graph_of
 from keras_idea._keras.symbolic import example_of, open_sizes
 from keras_idea._validation import what_was_raised
 from keras_idea.errors import ArgumentError, ExportFailed
@@ -182,7 +181,7 @@ def check_same_function(
         outputs = functools.partial(outputs_of, inputs=inputs)
         try:
             if inputs is None:
-                raise ValueError("the shapes or types of its inputs are not known")
+                raise ArgumentError("the shapes or types of its inputs are not known")
             expected = outputs(old)
         except Exception as error:  # it may be called on something else
             warn_user(
@@ -260,7 +259,7 @@ def example_arrays(model: keras.layers.Layer, size: int) -> Any:
         tokens = _tokens(model, place)
         if keras.backend.is_float_dtype(tensor.dtype):
             array = 2 * rng.random(tensor.shape, "float32")
-        elif tokens < math.inf:
+        elif tokens:
             array = rng.integers(min(1, tokens - 1), tokens, tensor.shape)
         else:
             array = np.ones(tensor.shape)
@@ -270,10 +269,10 @@ def example_arrays(model: keras.layers.Layer, size: int) -> Any:
     return keras.tree.pack_sequence_as(arguments[0], made)
 
 
-def _tokens(layer: Any, place: int) -> float:
-    """How many tokens a layer's input may be of: the fewest rows it is looked up in."""
-    graph = getattr(layer, "_functional", layer)
-    if isinstance(graph, Functional):
+def _tokens(layer: Any, place: int) -> int:
+    """Returns the fewest rows in which an input is looked up; 0: in no Embedding."""
+    graph = graph_of(layer)
+    if graph is not None:
         tensor = graph.inputs[place]
         inner = [
             (operation, at)
@@ -281,10 +280,10 @@ def _tokens(layer: Any, place: int) -> float:
             for at, other in enumerate(given)
             if other is tensor
         ]
-        return min((_tokens(*each) for each in inner), default=math.inf)
+        return min(filter(None, (_tokens(*each) for each in inner)), default=0)
     parts = walk(layer) if isinstance(layer, keras.layers.Layer) else []
     embeddings = [part for part in parts if isinstance(part, keras.layers.Embedding)]
-    return min((part.input_dim for part in embeddings), default=math.inf)
+    return min((part.input_dim for part in embeddings), default=0)
 
 
 def first_difference(

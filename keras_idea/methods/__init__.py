@@ -1,7 +1,7 @@
 """Pruning methods: each decides which neurons stay.
 
-A method is an object of a subclass of `Method`. Its docstring says what the callback
-calls. A new method of this package is a file and a row in `METHODS`.
+A method is an object of a subclass of `Method`. A new one of this package is a class
+and a row in `METHODS`.
 """
 
 from keras_idea._groups.state import Scoring
@@ -10,10 +10,8 @@ from keras_idea.errors import ArgumentError
 from keras_idea.methods.activation import Activation
 from keras_idea.methods.calibration import Samples
 from keras_idea.methods.learned_mask import LearnedMask
-from keras_idea.methods.magnitude import Magnitude
 from keras_idea.methods.method import Method
-from keras_idea.methods.random import Random
-from keras_idea.methods.sensitivity import Sensitivity
+from keras_idea.methods.simple import Magnitude, Random, Sensitivity
 
 METHODS: dict[str, type[Method]] = {
     method.name: method

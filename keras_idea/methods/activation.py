@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_idea._groups.kinds import KV_GROUPS
 from keras_idea._typing import Tensor
 from keras_idea._validation import check_choice
 from keras_idea.errors import ArgumentError
-from keras_idea.functional.activation import (
+from keras_idea.functional.importance import (
     AGGREGATIONS,
     Aggregation,
     activation_sums,
@@ -32,7 +31,8 @@ class Activation(Method):
     r"""Keeps the neurons with the largest activations, all at once at `begin_step`.
 
     Between two steps, the model runs over the samples in evaluation mode. Padding does
-    not count. In `shrink`, its `data` are used if the method has none.
+    not count: an input whose name ends in "padding_mask" marks it with 0, else Keras's
+    own mask. In `shrink`, its `data` are used if the method has none.
 
     With `by_weights=True` the activations `c` are weighed by the spans of the unit's
     weights in each kernel `K`:
@@ -48,12 +48,9 @@ class Activation(Method):
             `(inputs, targets)` the inputs are used. For a KerasHub task, give what its
             preprocessor returns. The callback needs them. Defaults to None.
         num_samples: int >= 1. The most samples to use. Defaults to 1024.
-        aggregation: str. "paper" or "minitron"; see
-            `keras_idea.functional.activation_importance`. Defaults to "paper".
-        padding_mask: array `(samples, tokens)` or None. 0 marks a token as padding. It
-            goes with `data` that is one array. None uses the entry of a dict of inputs
-            whose name ends in "padding_mask", else Keras's own mask, if there is one.
-            Defaults to None.
+        aggregation: str. "paper": the mean over samples of the L2 norm over tokens, as
+            IDEA Prune prints it. "minitron": the L2 norm over samples of the mean
+            magnitude over tokens, as NVIDIA's tool computes it. Defaults to "paper".
         batch_size: int >= 1. Samples per batch, if `data` are arrays. Defaults to 32.
         refit: bool. Whether to fit what reads the units that stay to the data, as
             `shrink` does with `refit=True`. It needs `data`. Defaults to False.
@@ -81,22 +78,15 @@ class Activation(Method):
         data: Data | None = None,
         num_samples: int = 1024,
         aggregation: Aggregation = "paper",
-        padding_mask: Tensor | None = None,
         batch_size: int = 32,
         refit: bool = False,
         by_weights: bool = False,
     ) -> None:
         self.aggregation = check_choice("aggregation", aggregation, AGGREGATIONS)
         self.by_weights = by_weights
-        if padding_mask is not None and not hasattr(data, "shape"):
-            raise ArgumentError(
-                "`padding_mask` goes with `data` that is one array. Received: "
-                f"data of type {type(data).__name__}. Put the mask into the dict of "
-                "inputs, as 'padding_mask'."
-            )
         self.data: Samples | None = None
         if data is not None or refit:
-            self.data = Samples(data, num_samples, batch_size, padding_mask)
+            self.data = Samples(data, num_samples, batch_size)
         if refit:
             self.refit_data = self.data
 
@@ -124,30 +114,27 @@ class Activation(Method):
         if samples is None:
             raise ArgumentError(_NO_DATA)
         captures = [capture_of(group, self._statistic(group)) for group in groups]
-        return self._ranked(groups, captured(model, captures, samples))
+        found = []
+        for group, (sums, count) in zip(
+            groups, captured(model, captures, samples), strict=True
+        ):
+            if not count:
+                raise ArgumentError(
+                    f"Method 'activation' saw no sample for {group.name}. Its `data` "
+                    "must hold at least one token that is not padding."
+                )
+            values = importance_of_sums(sums, count, self.aggregation)
+            found.append(values * _spans(group) if self.by_weights else values)
+        return found
 
     def _statistic(self, group: Any) -> Statistic:
         if group.kind != KV_GROUPS:
             return functools.partial(activation_sums, aggregation=self.aggregation)
         return functools.partial(_of_heads, group.hidden_dim, self.aggregation)
 
-    def _ranked(
-        self, groups: Sequence[Any], statistics: Sequence[tuple[np.ndarray, float]]
-    ) -> list[Any]:
-        for group, (_, samples) in zip(groups, statistics, strict=True):
-            if not samples:
-                raise ArgumentError(
-                    f"Method 'activation' saw no sample for {group.name}. Its `data` "
-                    "must hold at least one token that is not padding."
-                )
-        found = [importance_of_sums(*each, self.aggregation) for each in statistics]
-        if not self.by_weights:
-            return found
-        return [c * _spans(group) for c, group in zip(found, groups, strict=True)]
-
 
 def _spans(group: Any) -> Tensor:
-    """The spans of each unit's weights, `(F,)`: of each kernel at most 1, added up."""
+    """Adds up the spans of each unit's weights, `(F,)`: at most 1 for each kernel."""
     total: Any = 0.0
     for cut in group.scored_cuts():
         weights = ops.cast(cut.variable.value, "float32")

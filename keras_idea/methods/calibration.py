@@ -4,7 +4,6 @@ import contextlib
 import functools
 import itertools
 import math
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -40,8 +39,6 @@ class Samples:
             `(x, y, sample_weight)`; or batches of such.
         num_samples: int >= 1. The most samples to use. Defaults to 1024.
         batch_size: int >= 1. Samples per batch, if `data` are arrays. Defaults to 32.
-        padding_mask: array `(samples, tokens)` or None. Defaults to None, which uses
-            inputs whose name ends in "padding_mask".
 
     Raises:
         ValueError: If `data` are not samples.
@@ -56,13 +53,12 @@ class Samples:
         data: Data,
         num_samples: int = 1024,
         batch_size: int = 32,
-        padding_mask: Tensor | None = None,
     ) -> None:
         if data is None:
             raise ArgumentError(
                 "`data` are needed: samples of the model's inputs. Received: data=None."
             )
-        self._data, self._padding_mask = data, padding_mask
+        self._data = data
         self._num_samples = check_int("num_samples", num_samples, minimum=1)
         self._batch_size = check_int("batch_size", batch_size, minimum=1)
         self._kept: list[Batch] | None = None
@@ -75,36 +71,28 @@ class Samples:
 
     def _batches(self) -> Iterator[Batch]:
         left = self._num_samples
-        for data, mask in self._parts():
+        for data in self._parts():
             parts = tuple(data) if isinstance(data, (tuple, list)) and data else (data,)
-            parts, size = (*parts, None, None)[:3], _count(parts[0], self._data)
-            masks = {} if mask is None else {"padding_mask": mask}
-            if isinstance(parts[0], dict) and not masks:
-                names = [name for name in parts[0] if name.endswith("padding_mask")]
-                masks = {name: parts[0][name] for name in names}
-            inputs, *others = parts
+            inputs, *others = (*parts, None, None)[:3]
+            size = _count(inputs, self._data)
+            named = inputs.items() if isinstance(inputs, dict) else ()
+            masks = {n: mask for n, mask in named if n.endswith("padding_mask")}
             batch = Batch(inputs, masks, *others)
             yield batch if size <= left else _cut(batch, 0, left)
             left -= size
             if left <= 0:
                 return
 
-    def _parts(self) -> Iterator[tuple[Any, Tensor | None]]:
-        """Yields data and padding masks of single batches."""
+    def _parts(self) -> Iterator[Any]:
+        """Yields the data of single batches."""
         data = self._data
         if isinstance(data, (tuple, dict)) or hasattr(data, "shape"):
             inputs = data[0] if isinstance(data, tuple) and data else data
             total = _count(inputs, data)
             for start in range(0, total, self._batch_size):
-                stop = start + self._batch_size
-                yield _cut((data, self._padding_mask), start, stop)
-        elif isinstance(data, (str, bytes, os.PathLike)) or not hasattr(
-            data, "__iter__"
-        ):
-            _count(data, data)  # raises
+                yield _cut(data, start, start + self._batch_size)
         else:
-            for batch in data:
-                yield batch, None
+            yield from data if hasattr(data, "__iter__") else [data]
 
 
 def _count(inputs: Any, data: Any) -> int:
@@ -151,7 +139,11 @@ def captured(
     Raises:
         ValueError: If the model cannot be called on the data.
     """
-    check_callable(model)
+    if not has_call(model):
+        raise ArgumentError(
+            f"Model '{model.name}' has no `call`, so a pruning method cannot run it on "
+            "`data`. Use method='sensitivity', or give the model a `call`."
+        )
     runner = _Runner(model, captures)
     runner.run_eagerly = eager
     totals: list[tuple[np.ndarray, float]] | None = None
@@ -176,6 +168,30 @@ def captured(
     return totals
 
 
+class _Runner(keras.Model):
+    """Runs the model, and returns what the captures found."""
+
+    def __init__(self, model: keras.Model, captures: Sequence[Capture]) -> None:
+        super().__init__(name="calibration")
+        self.model, self.captures = model, captures
+        self.built = True
+
+    def call(self, batch: dict[str, Any]) -> list[tuple[Tensor, Tensor]]:
+        masks = dict(batch["masks"])
+        for capture in self.captures:
+            capture.padding_masks, capture.found = masks, None
+        with contextlib.suppress(PassEnd):
+            self.model(batch["inputs"], training=False)
+        uncalled = [c.name for c in self.captures if c.found is None]
+        if uncalled:
+            raise ArgumentError(
+                f"The calibration data do not reach {', '.join(uncalled)}: the model's "
+                "forward pass does not call it. Use method='sensitivity', or leave it "
+                "out with `groups`."
+            )
+        return [c.found for c in self.captures if c.found is not None]
+
+
 class Passes:
     """Runs the same samples through a model once per group, in the model's order.
 
@@ -192,9 +208,10 @@ class Passes:
         self._kept: list[Kept] = [{} for _ in self._batches]
 
     def tokens_in_order(self, looks: Sequence[Look]) -> dict[int, float]:
-        """Place of a look -> the tokens that it sees in a sample of the first batch.
+        """Returns look's place -> the tokens that it sees in a sample of a batch.
 
-        In the order in which the batch comes to them; infinity under a padding mask.
+        In the order in which the first batch comes to them; infinity under a padding
+        mask.
         """
         seen: dict[int, float] = {}
 
@@ -208,53 +225,19 @@ class Passes:
         return seen
 
     def samples(self) -> float:
-        """How many there are; infinity where their lengths differ by the batch."""
+        """Counts the samples; infinity if their lengths differ by the batch."""
         inputs = [keras.tree.flatten(batch.inputs) for batch in self._batches]
         if len({tuple(each.shape[1:] for each in batch) for batch in inputs}) > 1:
             return math.inf
         return sum(len(batch[0]) for batch in inputs)
 
     def sums(self, look: Look, statistic: Statistic) -> np.ndarray:
-        """The sums of a statistic, over all samples: a pass up to what it looks at."""
+        """Sums a statistic over all samples, in a pass up to what it looks at."""
         capture = look(statistic)
         capture.ends_pass = True
         scopes = [resuming(self._model, kept) for kept in self._kept]
         [(sums, _)] = captured(self._model, [capture], self._batches, True, scopes)
         return sums
-
-
-def check_callable(model: keras.layers.Layer) -> None:
-    """Rejects a model without `call`."""
-    if not has_call(model):
-        raise ArgumentError(
-            f"Model '{model.name}' has no `call`, so a pruning method cannot run it on "
-            "`data`. Use method='sensitivity', or give the model a `call`."
-        )
-
-
-class _Runner(keras.Model):
-    """Runs the model, and returns what the captures found."""
-
-    def __init__(self, model: keras.Model, captures: Sequence[Capture]) -> None:
-        super().__init__(name="calibration")
-        self.model, self.captures = model, captures
-        self.built = True
-
-    def call(self, batch: dict[str, Any]) -> list[tuple[Tensor, Tensor]]:
-        masks = dict(batch["masks"])
-        for capture in self.captures:
-            capture.padding_masks, capture.found = masks, None
-        with contextlib.suppress(PassEnd):
-            self.model(batch["inputs"], training=False)
-        found = [c.found for c in self.captures if c.found is not None]
-        if len(found) < len(self.captures):
-            uncalled = [c.name for c in self.captures if c.found is None]
-            raise ArgumentError(
-                f"The calibration data do not reach {', '.join(uncalled)}: the model's "
-                "forward pass does not call it. Use method='sensitivity', or leave it "
-                "out with `groups`."
-            )
-        return found
 
 
 @contextlib.contextmanager
@@ -266,12 +249,10 @@ def calling(model: keras.Model, inputs: Any) -> Iterator[None]:
         raise
     except (KeyError, TypeError, ValueError) as error:
         shapes = [tuple(getattr(a, "shape", ())) for a in keras.tree.flatten(inputs)]
-        of = (
-            f"inputs of shape {' and '.join(map(str, shapes))}"
-            if all(shapes)
-            else (f"a {type(inputs).__name__}")
-        )
+        given = f"a {type(inputs).__name__}"
+        if all(shapes):
+            given = f"inputs of shape {' and '.join(map(str, shapes))}"
         raise ArgumentError(
-            f"Model '{model.name}' cannot be called on `data`. Received: {of} "
+            f"Model '{model.name}' cannot be called on `data`, {given} "
             f"({what_was_raised(error)}). Give samples of the model's inputs."
         ) from error

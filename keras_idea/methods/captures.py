@@ -1,6 +1,7 @@
 """Sums statistics of what layers are called on, in a forward pass."""
 
 import contextlib
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -27,10 +28,11 @@ Statistic: TypeAlias = Callable[..., Sums]
 Look: TypeAlias = Callable[[Statistic], "Capture"]
 
 
+@dataclasses.dataclass(eq=False)
 class Capture:
     """Sums a statistic of what layers are called on, over one forward pass.
 
-    Args:
+    Attributes:
         name: str. For messages.
         layers: list of the watched layers. Their sums are added.
         read: function of a layer's place in the list, its inputs and its outputs. It
@@ -39,52 +41,48 @@ class Capture:
         owner: layer whose inputs carry Keras's mask, or None, which means the watched
             layer. Defaults to None.
         masks: bool. Whether it supports padding masks. Defaults to True.
+        padding_masks: dict. The masks of the data of this pass, by name.
+        found: the `Sums` of this pass, or None.
+        ends_pass: bool. Whether the pass ends once a layer was called.
     """
 
-    def __init__(
-        self,
-        name: str,
-        layers: Sequence[keras.layers.Layer],
-        read: Callable[[int, Tensor, Any], tuple[Tensor, ...]],
-        statistic: Statistic,
-        owner: keras.layers.Layer | None = None,
-        masks: bool = True,
-    ) -> None:
-        self.name, self.layers, self.owner = name, layers, owner
-        self.read, self.statistic, self.masks = read, statistic, masks
-        self.padding_masks: dict[str, Tensor] = {}
-        self.found: Sums | None = None
-        self.ends_pass = False
-        self._seen: set[int] = set()
-        self._own_mask: Tensor | None = None
+    name: str
+    layers: Sequence[keras.layers.Layer]
+    read: Callable[[int, Tensor, Any], tuple[Tensor, ...]]
+    statistic: Statistic
+    owner: keras.layers.Layer | None = None
+    masks: bool = True
+    padding_masks: dict[str, Tensor] = dataclasses.field(default_factory=dict)
+    found: Sums | None = None
+    ends_pass: bool = False
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
         """Opens a block in which the calls of the layers are recorded."""
+        self._seen: set[int] = set()
         with contextlib.ExitStack() as scopes:
             if self.owner is not None:
                 scopes.enter_context(_around(self.owner, before=self._note))
             for place, layer in enumerate(self.layers):
                 see = functools.partial(self._see, place)
-                around = _around_project if isinstance(layer, FFNLayer) else _around
-                scopes.enter_context(around(layer, after=see))
+                scopes.enter_context(_around(layer, after=see))
             yield
 
     def _note(self, inputs: Tensor) -> None:
-        self._own_mask = mask_of(inputs)
+        self._owner_mask = mask_of(inputs)
 
     def _see(self, place: int, inputs: Tensor, outputs: Any) -> None:
         if self.found is None:
             self._seen.clear()
         if place in self._seen:
             raise ArgumentError(
-                f"{self.name} is called more than once in a forward pass, so there "
-                "are no activations that are its own. Use a method without them, such "
-                "as 'sensitivity', and no `refit`."
+                f"{self.name} is called more than once in a forward pass, so it has no "
+                "activations of its own. Use a method without them, such as "
+                "'sensitivity', and no `refit`."
             )
         self._seen.add(place)
         values = self.read(place, inputs, outputs)
-        own = mask_of(inputs) if self.owner is None else self._own_mask
+        own = mask_of(inputs) if self.owner is None else self._owner_mask
         sums, samples = self.statistic(*values, self._mask(own, values[-1]))
         if self.found is not None:
             sums = sums + self.found[0]
@@ -108,9 +106,8 @@ class Capture:
         if None in sizes or math.prod(mask.shape[1:]) == math.prod(hidden.shape[1:-1]):
             return mask
         raise ArgumentError(
-            f"The padding mask does not fit what {self.name} reads. Received: a mask "
-            f"of shape {tuple(mask.shape)} for activations of shape "
-            f"{tuple(hidden.shape)}. Give data without padding, and no mask."
+            f"The padding mask {tuple(mask.shape)} does not fit what {self.name} "
+            f"reads, {tuple(hidden.shape)}. Give data without padding, and no mask."
         )
 
     def _data_mask(self, own: Tensor | None) -> Tensor | None:
@@ -124,7 +121,7 @@ class Capture:
         if len(mine) != 1:
             raise ArgumentError(
                 f"The data have the padding masks {', '.join(masks)}, and the path of "
-                f"{self.name} does not tell which is its own. Use "
+                f"{self.name} does not say which belongs to it. Use "
                 "method='sensitivity'."
             )
         return mine[0]
@@ -146,13 +143,11 @@ def kernel_capture(
 
     `read` makes it, `(B, P, R)`, of the layer's inputs.
     """
-    return Capture(
-        layer.path,
-        [layer],
-        lambda _, inputs, __: (read(inputs),),
-        statistic,
-        masks=False,
-    )
+
+    def of_inputs(place: int, inputs: Tensor, outputs: Any) -> tuple[Tensor]:
+        return (read(inputs),)
+
+    return Capture(layer.path, [layer], of_inputs, statistic, masks=False)
 
 
 def capture_of(group: Any, statistic: Statistic) -> Capture:
@@ -168,26 +163,26 @@ def capture_of(group: Any, statistic: Statistic) -> Capture:
 
         layers = [layer for layer, _ in places]
         return Capture(group.name, layers, channels, statistic, masks=False)
-    if group.kind == KV_GROUPS:
-        reader = group.weights.readers[0]
-
-        def heads(place: int, inputs: Tensor, outputs: Any) -> tuple[Tensor]:
-            if len(stored_kernel(reader).shape) > 2:  # heads have an axis
-                features = inputs.shape[-2] * inputs.shape[-1]
-                inputs = ops.reshape(inputs, (*ops.shape(inputs)[:-2], features))
-            return (inputs,)
-
-        return Capture(group.name, [reader], heads, statistic, group.layer)
-    reader = group.weights.shown_by
+    heads = group.kind == KV_GROUPS
+    reader = group.weights.readers[0] if heads else group.weights.shown_by
     if reader is None:
         raise ArgumentError(
             f"The hidden activations of {group.name} are the input of no single layer, "
             "so they cannot be measured. Use method='sensitivity', or leave it out."
         )
-    owner = reader if isinstance(reader, FFNLayer) else None
-    return Capture(
-        group.name, [reader], lambda _, inputs, __: (inputs,), statistic, owner
-    )
+
+    def units(place: int, inputs: Tensor, outputs: Any) -> tuple[Tensor]:
+        if isinstance(reader, FFNLayer):  # whose neurons are inside of it
+            rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
+            sizes = (*ops.shape(inputs)[:-1], reader.hidden_dim)
+            inputs = ops.reshape(reader.hidden(rows), sizes)
+        elif heads and len(stored_kernel(reader).shape) > 2:  # heads have an axis
+            features = inputs.shape[-2] * inputs.shape[-1]
+            inputs = ops.reshape(inputs, (*ops.shape(inputs)[:-2], features))
+        return (inputs,)
+
+    owner = group.layer if heads else None
+    return Capture(group.name, [reader], units, statistic, owner)
 
 
 def _around(
@@ -207,17 +202,3 @@ def _around(
 
     # Keras asks the signature of `call` for the arguments that it fills in.
     return instead(layer, "call", functools.wraps(call)(watched_call))
-
-
-def _around_project(
-    layer: FFNLayer, after: Callable[[Tensor, Any], None]
-) -> contextlib.AbstractContextManager[None]:
-    """Lets a function see the hidden activations inside of one of our own layers."""
-    project = layer.project
-
-    def watched(hidden: Tensor, axes: Sequence[Any]) -> Tensor:
-        outputs = project(hidden, axes)
-        after(ops.reshape(hidden, (*axes, hidden.shape[-1])), outputs)
-        return outputs
-
-    return instead(layer, "project", watched)

@@ -5,6 +5,7 @@ its own `target_dim`: one, or one per expert.
 """
 
 import dataclasses
+import functools
 import math
 import weakref
 import zlib
@@ -19,22 +20,8 @@ from keras_idea._schedules import CosineDecay
 from keras_idea._typing import Tensor
 from keras_idea._validation import check_int, check_number
 from keras_idea.errors import ArgumentError, PruningStopped
-from keras_idea.functional.adam import adam_step
-from keras_idea.functional.hard_concrete import (
-    MAX_SPARSITY,
-    MAXIMUM,
-    MINIMUM,
-    hard_concrete_ascent,
-    hard_concrete_lagrangian_slope,
-    hard_concrete_mask,
-    hard_concrete_noise,
-    hard_concrete_sample,
-    hard_concrete_slope,
-    hard_concrete_sparsity,
-)
+from keras_idea.functional import hard_concrete as hc
 from keras_idea.methods.method import Decision, Gradients, Method
-
-INITIAL_MEAN, INITIAL_DEVIATION = 5.0, 0.01
 
 
 class LearnedMask(Method):
@@ -114,13 +101,12 @@ class LearnedMask(Method):
         """Returns what learns the masks in the optimizer's steps; see `Method`."""
         masks = []
         for ffn, target_dim in targets:
-            sparsity = 1 - target_dim / ffn.hidden_dim
-            if sparsity > MAX_SPARSITY:
-                least = int((1 - MAX_SPARSITY) * ffn.hidden_dim) + 1
+            if 1 - target_dim / ffn.hidden_dim > hc.MAX_SPARSITY:
+                least = int((1 - hc.MAX_SPARSITY) * ffn.hidden_dim) + 1
                 raise ArgumentError(
                     f"`learned_mask` cannot prune {ffn.name} from {ffn.hidden_dim} to "
                     f"{target_dim} {ffn.units}: its expected sparsity cannot exceed "
-                    f"{MAX_SPARSITY:.3f}. Keep at least {least}."
+                    f"{hc.MAX_SPARSITY:.3f}. Keep at least {least}."
                 )
             # Not Python's `hash`, which differs between processes.
             stream = zlib.crc32(f"{self.seed}/{ffn.place}".encode())
@@ -134,7 +120,7 @@ class Mask:
 
     Attributes:
         ffn: `FFN` handle.
-        target_dim: int, the units that it is to keep.
+        target_dim: int, the units to keep.
         stream: int in [0, 2^32), of the noise and the initial values.
         learned: variable `(4, F)` of the optimizer: log alpha, its two moments, and the
             gradient by the mask that an accumulated step has added up so far.
@@ -151,34 +137,29 @@ class Mask:
         return self.learned.value[0]
 
     def noise(self, step: int | Tensor) -> Tensor:
-        """The uniform numbers of a step."""
+        """Draws the uniform numbers of a step."""
         shape = self.ffn.units_shape
-        noise = hard_concrete_noise(self.stream, step, math.prod(shape))
-        return ops.reshape(noise, shape)
+        drawn = hc.noise(self.stream, step, math.prod(shape))
+        return ops.reshape(drawn, shape)
 
     def drawn(self, step: int | Tensor) -> Tensor:
-        """The mask `z` of the train step after so many steps."""
-        return hard_concrete_sample(self.log_alpha, self.noise(step))
+        """Draws the mask `z` of the train step after so many steps."""
+        return hc.sample(self.log_alpha, self.noise(step))
 
     def final(self) -> Tensor:
-        """The deterministic mask, with soft values."""
+        """Computes the deterministic mask, with soft values."""
         alive = self.ffn.mask.value
-        return hard_concrete_mask(self.log_alpha, self.target_dim, alive)
+        return hc.final_mask(self.log_alpha, self.target_dim, alive)
 
     def initial(self) -> np.ndarray:
-        """The first value of `learned`."""
+        """Draws the first value of `learned`: log alpha from N(5, 0.01^2)."""
         first = np.zeros((4, *self.ffn.units_shape), "float32")
-        generator = np.random.default_rng(self.stream)
-        first[0] = generator.normal(INITIAL_MEAN, INITIAL_DEVIATION, first[0].shape)
+        first[0] = np.random.default_rng(self.stream).normal(5.0, 0.01, first[0].shape)
         return first
 
 
 class MaskLearner:
-    """Learns the masks of some groups inside the steps of an optimizer.
-
-    Its variables are the optimizer's while it is at work: `weights` are `W`, one per
-    kernel that reads units; the model's kernels hold `z W`.
-    """
+    """Learns masks inside the steps of an optimizer, which holds its variables."""
 
     #: What a checkpoint has restored: optimizer -> (its step, arrays).
     restored: ClassVar[weakref.WeakKeyDictionary] = weakref.WeakKeyDictionary()
@@ -195,7 +176,7 @@ class MaskLearner:
         self.multipliers: keras.Variable = None  # (3, 2): values and their moments
         #: bool, whether it is at work; and whether it continues from a checkpoint.
         self.begun = self.continues = False
-        #: By the `id` of a kernel: the kernel and its `W`.
+        #: By the `id` of a kernel that reads units: the kernel, `z W`, and its `W`.
         self.weights: dict[int, tuple[keras.Variable, keras.Variable]] = {}
 
     @property
@@ -210,19 +191,15 @@ class MaskLearner:
 
     def make_variables(self, optimizer: keras.Optimizer) -> None:
         """Adds its variables to an optimizer."""
+        add = functools.partial(optimizer.add_variable, dtype="float32")
         for mask in self.masks:
             for cut in mask.ffn.outgoing_cuts():
                 kernel = cut.variable
                 if id(kernel) not in self.weights:
                     weight = optimizer.add_variable_from_reference(kernel, "unmasked")
                     self.weights[id(kernel)] = kernel, weight
-            shape = (4, *mask.ffn.units_shape)
-            mask.learned = optimizer.add_variable(
-                shape, dtype="float32", name="learned_mask"
-            )
-        self.multipliers = optimizer.add_variable(
-            (3, 2), dtype="float32", name="multipliers"
-        )
+            mask.learned = add((4, *mask.ffn.units_shape), name="learned_mask")
+        self.multipliers = add((3, 2), name="multipliers")
 
     def begin(self, optimizer: keras.Optimizer, step: int) -> None:
         """Begins after so many steps, or continues from a checkpoint of this step."""
@@ -234,8 +211,7 @@ class MaskLearner:
             arrays.append(np.zeros((3, 2), "float32"))
         for variable, array in zip(self.learned, arrays, strict=True):
             variable.assign(array)
-        for kernel, weight in self.weights.values():
-            weight.assign(ops.copy(kernel.value))
+        self._keep_weights()
         self.begun = True
         self.draw(step)
 
@@ -269,7 +245,7 @@ class MaskLearner:
         return [Decision((each > 0).astype("float32"), scale=each) for each in soft]
 
     def gradients_by_mask(self, gradients: Gradients) -> list[Tensor]:
-        """The gradient of the loss by each mask, `(F,)`: the sums of `G W`."""
+        """Computes the gradient of the loss by each mask, `(F,)`: the sums of `G W`."""
         weights = {key: weight.value for key, (_, weight) in self.weights.items()}
         return [
             gradients.by_units(mask.ffn.outgoing_cuts(), weights) for mask in self.masks
@@ -281,7 +257,7 @@ class MaskLearner:
         place_of: Callable[[keras.Variable], int | None],
         step: Tensor,
     ) -> list[Tensor]:
-        """The gradients of a step, `z G` in place of those of the kernels, `G`."""
+        """Returns a step's gradients with `z G` for the kernels in place of `G`."""
         grads = list(grads)
         for key, scale in self._scales([m.drawn(step) for m in self.masks]).items():
             place = place_of(self.weights[key][0])
@@ -298,68 +274,51 @@ class MaskLearner:
     ) -> None:
         """Takes a step on masks and multipliers, after one on the weights.
 
-        Args:
-            by_masks: list of tensors, from `gradients_by_mask`.
-            steps: the optimizer steps before this call.
-            is_step_end: True, or a bool tensor: False in the middle of an accumulated
-                step.
-            completed: the steps that this call ends, 1 or 0.
+        `steps` are the optimizer steps before this call, which ends `completed`, 1 or
+        0. `is_step_end` is True, or a bool tensor if gradients are accumulated.
         """
-        for kernel, weight in self.weights.values():
-            weight.assign(ops.copy(kernel.value))
+        self._keep_weights()
+        method, steps_in_all = self.method, self.prune_steps
         elapsed = ops.cast(steps, "float32") - float(self.begin_step)
-        multipliers = self.multipliers.value
-        due = [self._target_sparsity(mask, elapsed) for mask in self.masks]
-        found = [_rows(hard_concrete_sparsity(m.log_alpha)) for m in self.masks]
+        grown = elapsed / max(method.warmup_share * steps_in_all, 1.0)
+        grown = ops.minimum(grown, 1.0)
+        due = [(1 - m.target_dim / m.ffn.hidden_dim) * grown for m in self.masks]
+        found = [hc.expected_sparsity(m.log_alpha) for m in self.masks]
+        found = [ops.reshape(of_rows, (-1,)) for of_rows in found]
         dues = [ops.zeros_like(f) + d for f, d in zip(found, due, strict=True)]
-        sparsity, dues = ops.concatenate(found), ops.concatenate(dues)
-        ascent = hard_concrete_ascent(sparsity, dues)
-        rate = CosineDecay(self.method.multiplier_learning_rate, 0.0, self.prune_steps)
-        new = _adam(multipliers, ascent, elapsed, -rate(elapsed))
+        ascent = hc.constraint_ascent(ops.concatenate(found), ops.concatenate(dues))
+        rate = CosineDecay(method.multiplier_learning_rate, 0.0, steps_in_all)(elapsed)
+        multipliers = self.multipliers.value
+        new = hc.adam_step(multipliers, ascent, elapsed + 1.0, -rate)
+        rows = sum(of_rows.shape[0] for of_rows in found)
+        rate = CosineDecay(method.mask_learning_rate, 0.0, steps_in_all)(elapsed)
         for mask, by_mask, target in zip(self.masks, by_masks, due, strict=True):
-            self._learn_one(
-                mask, by_mask, steps, target, sparsity.shape[0], is_step_end
-            )
-        self.multipliers.assign(_if(is_step_end, new, multipliers))
+            before = mask.learned.value
+            log_alpha, by_mask = before[0], by_mask + before[3]
+            gradient = hc.sample_slope(log_alpha, mask.noise(steps)) * by_mask
+            slope = hc.constraint_slope(log_alpha, target, multipliers[0])
+            gradient = gradient + slope / rows
+            value = ops.clip(log_alpha, hc.MINIMUM, hc.MAXIMUM)
+            old = ops.stack([value, before[1], before[2]])
+            after = hc.adam_step(old, gradient, elapsed + 1.0, rate)
+            # A unit whose gradient is not finite was not measured.
+            after = ops.where(ops.isfinite(gradient), after, old)
+            after = ops.concatenate([after, ops.zeros_like(by_mask)[None]])
+            if is_step_end is not True:
+                gathered = ops.concatenate([before[:3], by_mask[None]])
+                after = ops.where(is_step_end, after, gathered)
+            mask.learned.assign(after)
+        if is_step_end is not True:
+            new = ops.where(is_step_end, new, multipliers)
+        self.multipliers.assign(new)
         self.draw(steps + completed)
 
-    def _learn_one(
-        self,
-        mask: Mask,
-        by_mask: Tensor,
-        steps: Tensor,
-        target: Tensor,
-        rows: int,
-        is_step_end: bool | Tensor,
-    ) -> None:
-        elapsed = ops.cast(steps, "float32") - float(self.begin_step)
-        before = mask.learned.value
-        log_alpha, by_mask = before[0], by_mask + before[3]
-        gradient = hard_concrete_slope(log_alpha, mask.noise(steps)) * by_mask
-        multipliers = self.multipliers.value[0]
-        slope = hard_concrete_lagrangian_slope(log_alpha, target, multipliers)
-        gradient = gradient + slope / rows
-        value = ops.clip(log_alpha, MINIMUM, MAXIMUM)
-        old = ops.stack([value, before[1], before[2]])
-        rate = CosineDecay(self.method.mask_learning_rate, 0.0, self.prune_steps)
-        new = _adam(old, gradient, elapsed, rate(elapsed))
-        # A unit whose gradient is not finite was not measured.
-        new = ops.where(ops.isfinite(gradient), new, old)
-        zeros = ops.zeros_like(by_mask)
-        new = ops.concatenate([new, zeros[None]])
-        if is_step_end is not True:
-            gathered = ops.concatenate([before[:3], by_mask[None]])
-            new = ops.where(is_step_end, new, gathered)
-        mask.learned.assign(new)
-
-    def _target_sparsity(self, mask: Mask, elapsed: Tensor) -> Tensor:
-        """The sparsity that is due so many steps after `begin_step`."""
-        warmup = max(self.method.warmup_share * self.prune_steps, 1.0)
-        full = 1 - mask.target_dim / mask.ffn.hidden_dim
-        return full * ops.minimum(elapsed / warmup, 1.0)
+    def _keep_weights(self) -> None:
+        for kernel, weight in self.weights.values():
+            weight.assign(ops.copy(kernel.value))
 
     def _scales(self, values: Sequence[Tensor]) -> dict[int, Tensor]:
-        """What masks multiply the kernels with, by the kernels' `id`."""
+        """Returns what masks multiply the kernels with, by the kernels' `id`."""
         scales: dict[int, Tensor] = {}
         for mask, value in zip(self.masks, values, strict=True):
             for cut in mask.ffn.outgoing_cuts():
@@ -371,17 +330,3 @@ class MaskLearner:
         for key, scale in self._scales(values).items():
             kernel, weight = self.weights[key]
             kernel.assign(weight.value * ops.cast(scale, weight.dtype))
-
-
-def _rows(sparsity: Tensor) -> Tensor:
-    return ops.reshape(sparsity, (-1,))
-
-
-def _adam(state: Tensor, gradient: Tensor, elapsed: Tensor, rate: Tensor) -> Tensor:
-    """Adam's step on a value and its moments, which are the rows of `state`."""
-    value, moments = adam_step(state[0], gradient, state[1:3], elapsed + 1.0, rate)
-    return ops.concatenate([value[None], moments])
-
-
-def _if(condition: bool | Tensor, new: Tensor, old: Tensor) -> Tensor:
-    return new if condition is True else ops.where(condition, new, old)

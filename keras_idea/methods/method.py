@@ -1,4 +1,4 @@
-"""What a pruning method is asked, and what it answers."""
+"""Defines a pruning method: what the callback and `shrink` ask it."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from keras_idea._groups.state import Scoring
 from keras_idea._typing import Tensor
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.masks import top_k_mask
-from keras_idea.functional.width import CubicWidth, WidthSchedule
+from keras_idea.functional.width import CubicWidth
 from keras_idea.methods.calibration import Samples
 
 
@@ -21,13 +21,13 @@ class Gradients(Protocol):
     """The gradients that one optimizer step is made with."""
 
     def of(self, variable: keras.Variable) -> Tensor:
-        """The gradient of a variable; zeros where the loss does not depend on it."""
+        """Returns a variable's gradient; zeros if the loss does not depend on it."""
 
     def sensitivities(self, ffn: Any) -> Tensor:
-        """The `|gradient * weight|` of an FFN, shaped as its scores."""
+        """Returns the `|gradient * weight|` of an FFN, shaped as its scores."""
 
     def by_units(self, cuts: Sequence[Cut], weights: Mapping[int, Tensor]) -> Tensor:
-        """The sum of gradient * weight over each unit's entries, of this call."""
+        """Sums gradient * weight over each unit's entries, of this call."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,20 +74,10 @@ class Method:
         begin_step: int,
         prune_steps: int,
         update_every: int,
-    ) -> WidthSchedule:
+    ) -> CubicWidth:
         """Returns the width of a layer over the steps, as the logs show it.
 
         The paper's cubic; if the method decides once, the width drops at that step.
-
-        Args:
-            hidden_dim: int. Neurons of the wide layer.
-            target_dim: int. Neurons to keep in the end.
-            begin_step: int. The last optimizer step at full width.
-            prune_steps: int. Steps from full width to the target.
-            update_every: int. Steps between two masks.
-
-        Returns:
-            `WidthSchedule`.
         """
         decision_step = self.decision_step(begin_step, prune_steps)
         if decision_step is None:
@@ -150,8 +140,7 @@ class Method:
     ) -> Any:
         """Returns what learns masks in the steps from `begin_step` on, or None.
 
-        Only `LearnedMask` has one. `targets` are pairs of an `FFN` handle and the units
-        that it keeps.
+        Only `LearnedMask` has one. `targets` are pairs of an `FFN` and what it keeps.
         """
         return None
 
@@ -165,11 +154,10 @@ def keep_largest(
     decisions = []
     for (ffn, target_dim), values in zip(targets, importance, strict=True):
         values = _whole(values)
-        bad = int((~np.isfinite(ops.convert_to_numpy(values))).sum())
-        if bad:
+        if not np.isfinite(ops.convert_to_numpy(values)).all():
             raise ArgumentError(
                 f"The importance of the {ffn.units} of {ffn.name} cannot rank them: "
-                f"{bad} entries are NaN or infinite. Check the model's weights."
+                "some entries are NaN or infinite. Check the model's weights."
             )
         mask = top_k_mask(values, target_dim, alive=ffn.mask.value)
         decisions.append(Decision(ops.convert_to_numpy(mask)))
@@ -177,7 +165,7 @@ def keep_largest(
 
 
 def _whole(values: Tensor) -> Tensor:
-    """Gathers values computed from weights that lie on several machines."""
+    """Gathers values computed from weights that are on several machines."""
     distribution = keras.distribution.distribution()
     if distribution is None:
         return values

@@ -11,7 +11,6 @@ OTHERS = {
     "_callbacks/checkpoint.py": {"OSError"},
     "__init__.py": {"AttributeError", "ImportError"},
     "_keras/symbolic.py": {"ValueError"},
-    "functional/width.py": {"NotImplementedError"},
     "hub/importer.py": {"KeyError"},
     "methods/method.py": {"NotImplementedError"},
     "_schedules.py": {"NotImplementedError"},

@@ -17,7 +17,7 @@ FLOORS = [
     {"errors", "_typing", "_signals"},
     {"_validation", "_files"},
     {"_keras"},
-    {"_processes", "functional", "_plot"},
+    {"_processes", "functional"},
     {"_groups", "_schedules"},
     {"_layers"},
     {"methods", "hub"},

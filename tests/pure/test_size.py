@@ -21,7 +21,7 @@ LIMITS = {
     "keras_idea/_groups": 2_720,
     "keras_idea/hub": 3_080,
     "keras_idea/_keras": 2_070,
-    "keras_idea/_layers": 510,
+    "keras_idea/_layers": 440,
     "keras_idea/_lm/data": 1_230,
     "keras_idea/_lm/evaluation": 240,
     "keras_idea/_lm/export": 950,

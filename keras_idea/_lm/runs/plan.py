@@ -22,7 +22,6 @@ from keras_idea._lm.runs.sizes import (
     make_timeline,
     narrow_sizes,
 )
-from keras_idea.functional.counts import train_flops
 from keras_idea.hub.loading import PEAK, outline
 
 
@@ -145,7 +144,8 @@ def _stages(
         name: str, first: int, last: int, sizes: tuple[Sizes, Sizes], stored: dict
     ) -> StagePlan:
         flops = sum(
-            steps * (train_flops(work(each), tokens) + taught)
+            # A multiply-add is two operations, the backward pass two forward ones.
+            steps * (6 * work(each) * tokens + taught)
             for steps, each in _pieces(stored, first, last)
         )
         rates = float(rate(first)), float(rate(last - 1))

@@ -14,7 +14,7 @@ from keras_idea._finding.targets import target_widths
 from keras_idea._groups.kinds import KINDS, KindName
 from keras_idea._lm.runs.config import Model, RunConfig
 from keras_idea.errors import ArgumentError, ConfigError
-from keras_idea.functional.milestones import compaction_widths
+from keras_idea.functional.width import compaction_widths
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_idea import functional
+from keras_idea.functional import importance
 from tests.support.helpers import to_numpy
 from tests.support.method_reference import AGGREGATIONS
 
@@ -13,6 +13,12 @@ def hidden():
     return np.random.default_rng(0).normal(size=(6, 5, 7)).astype("float32")
 
 
+def whole(hidden, mask, aggregation):
+    """The importance by one batch."""
+    sums = importance.activation_sums(hidden, mask, aggregation)
+    return to_numpy(importance.importance_of_sums(*sums, aggregation))
+
+
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.daily("torch", "jax", "tensorflow")
 def test_streaming_equals_one_batch(hidden, aggregation, size=4):
@@ -20,12 +26,12 @@ def test_streaming_equals_one_batch(hidden, aggregation, size=4):
     sums, samples = 0.0, 0.0
     for start in range(0, 6, size):
         part = slice(start, start + size)
-        more, n = functional.activation_sums(hidden[part], mask[part], aggregation)
+        more, n = importance.activation_sums(hidden[part], mask[part], aggregation)
         sums, samples = sums + to_numpy(more), samples + float(n)
     assert samples == 5
     np.testing.assert_allclose(
-        to_numpy(functional.importance_of_sums(sums, samples, aggregation)),
-        to_numpy(functional.activation_importance(hidden, mask, aggregation)),
+        to_numpy(importance.importance_of_sums(sums, samples, aggregation)),
+        whole(hidden, mask, aggregation),
         rtol=1e-6,
     )
 
@@ -37,13 +43,9 @@ def test_any_rank(hidden, aggregation):
     mask = np.ones((3, 2, 5))
     mask[0, 1, 2:] = 0
     real = [cube[0].reshape(-1, 7)[:7], cube[1].reshape(-1, 7), cube[2].reshape(-1, 7)]
-    importance = functional.activation_importance(cube, mask, aggregation)
-    np.testing.assert_allclose(
-        to_numpy(importance), AGGREGATIONS[aggregation](real), rtol=1e-6
-    )
-    importance = functional.activation_importance(hidden[0], aggregation=aggregation)
-    np.testing.assert_allclose(
-        to_numpy(importance),
-        AGGREGATIONS[aggregation]([z[None] for z in hidden[0]]),
-        rtol=1e-6,
-    )
+    for found, samples in (
+        (whole(cube, mask, aggregation), real),
+        (whole(hidden[0], None, aggregation), [z[None] for z in hidden[0]]),
+    ):
+        expected = AGGREGATIONS[aggregation](samples)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -102,19 +102,13 @@ def test_weighed_by_the_spans_of_the_weights(data):
 
 
 @needs_3_15
-@pytest.mark.parametrize("kind", ["dict", "explicit", "mask_zero", "remat"])
+@pytest.mark.parametrize("kind", ["dict", "mask_zero", "remat"])
 def test_padding_does_not_count(tokens, kind):
     """The same importance as from the sequences without their padding."""
     ids, mask = tokens
-    model = language_model(
-        masked=kind in ("explicit", "mask_zero"), remat=kind == "remat"
-    )
-    data, arguments = {"token_ids": ids, "padding_mask": mask}, {}
-    if kind == "explicit":
-        data, arguments = ids, {"padding_mask": mask}
-    if kind == "mask_zero":
-        data = ids
-    found = importance(model, data, batch_size=4, **arguments)
+    model = language_model(masked=kind == "mask_zero", remat=kind == "remat")
+    data = {"token_ids": ids, "padding_mask": mask}
+    found = importance(model, ids if kind == "mask_zero" else data, batch_size=4)
     embedded = to_numpy(model.get_layer("embedding").embeddings)[ids]
     for hidden, one in zip(hidden_of(model, embedded), found, strict=True):
         real = [z[m] for z, m in zip(hidden, mask, strict=True)]

@@ -7,7 +7,7 @@ from keras import ops
 
 import keras_idea as ki
 from keras_idea._groups.state import Scoring
-from keras_idea.functional.width import CubicWidth, WidthSchedule
+from keras_idea.functional.width import CubicWidth
 from keras_idea.methods import Magnitude, Method
 from tests.support.helpers import to_numpy
 
@@ -146,24 +146,6 @@ def test_magnitude_follows_the_weights_as_they_change(samples):
     [ffn] = ki.find_ffns(model)
     np.testing.assert_array_equal(to_numpy(ffn.mask), alive)
     np.testing.assert_allclose(kernels(model)[1], down, atol=1e-5)
-
-
-class PowerWidth(WidthSchedule):
-    def __init__(self, *sizes, power):
-        self.power = power
-        super().__init__(*sizes)
-
-    def at(self, elapsed):
-        left = (1 - elapsed / self.prune_steps) ** self.power
-        return self.target_dim + round((self.full_dim - self.target_dim) * left)
-
-
-def test_schedules_that_differ_in_an_attribute_of_their_own():
-    """A traced step looks up what was worked out of an equal schedule."""
-    slow, fast = (PowerWidth(12, 4, 0, 4, power=power) for power in (1, 3))
-    assert slow != fast and slow == PowerWidth(12, 4, 0, 4, power=1)
-    step = keras.ops.convert_to_tensor(1, "int32")
-    assert [int(slow(step)), int(fast(step))] == [slow(1), fast(1)] == [10, 7]
 
 
 class TestRefused:

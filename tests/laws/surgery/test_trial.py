@@ -108,12 +108,10 @@ def with_one(kind):
         ("an attribute", "mixed_float16"),
     ],
 )
-def test_the_guilty_group_is_named(kind, dtype):
+def test_the_guilty_group_is_named(kind, dtype, request):
+    request.addfinalizer(lambda: keras.config.set_dtype_policy("float32"))
     keras.config.set_dtype_policy(dtype)
-    try:
-        model = with_one(kind)
-    finally:
-        keras.config.set_dtype_policy("float32")
+    model = with_one(kind)
     groups = ki.find_groups(model)
     assert len(groups) == 3
     before = [to_numpy(variable) for variable in model.variables]
