@@ -120,10 +120,11 @@ def check_configs(
         warn_of_stuck(stuck)
 
 
-def config_holds(model: keras.layers.Layer, groups: Sequence[Group]) -> dict[int, str]:
+def why_not_held(model: keras.layers.Layer, groups: Sequence[Group]) -> dict[int, str]:
     """Why the configs of KerasHub models in a model, or around it, hold no group.
 
-    Asks each for twice as many units of all groups of a kind.
+    Asks each for twice as many units of all groups of a kind. No config has a number
+    for each convolution, so it is not asked for channels.
 
     Returns:
         dict, `id` of a group -> the reason; configs hold the number of all others.
@@ -153,6 +154,11 @@ def _asked_for_twice(
     backbone: keras.Model, groups: Sequence[Group]
 ) -> tuple[str, set[int]]:
     """Why a config does not hold twice as many units, and what variables it does."""
+    if groups[0].kind == CHANNELS:
+        return (
+            "does not hold its number, so no preset could; prune "
+            "keras_idea.as_functional(model)"
+        ), set()
     units = [(group.hidden_dim, 2 * group.hidden_dim) for group in groups]
     double = [(group, 2 * group.hidden_dim) for group in groups]
     with as_if(backbone, double) as variables:
