@@ -12,6 +12,7 @@ from keras_idea._graph.configs import why_not_held
 from keras_idea._graph.find import Graph, graph_of
 from keras_idea._graph.group import Group as GraphGroup
 from keras_idea._graph.layers import ATTENTION, name_of
+from keras_idea._graph.untraced import untraced_groups
 from keras_idea._groups.cut import Cut, used_neurons
 from keras_idea._groups.kinds import (
     CHANNELS,
@@ -31,7 +32,6 @@ from keras_idea._validation import check_choice
 from keras_idea.functional.by_numbers import why_not_each_number
 from keras_idea.hub.as_mistral import LLAMAS
 from keras_idea.hub.families import is_backbone
-from keras_idea.hub.ffn import untraced_groups
 
 
 @dataclasses.dataclass(frozen=True)
