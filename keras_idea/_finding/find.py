@@ -414,10 +414,19 @@ def _of_kind(model: keras.layers.Layer, kind: KindName) -> list[GraphGroup]:
 
 
 def _heads(model: keras.layers.Layer) -> list[FFN]:
+    return _of_heads(model, _of_kind(model, KV_GROUPS))
+
+
+def all_heads(model: keras.layers.Layer) -> list[FFN]:
+    """Finds heads, also those whose number a config holds only with the features."""
+    counted(model)  # which notes the numbers of heads
+    groups = [group for group in graph_of(model).groups if group.kind == KV_GROUPS]
+    return _of_heads(model, groups)
+
+
+def _of_heads(model: keras.layers.Layer, groups: Sequence[GraphGroup]) -> list[FFN]:
     layers = list(map(id, walk(model)))
-    groups = sorted(
-        _of_kind(model, KV_GROUPS), key=lambda group: layers.index(id(group.owner))
-    )
+    groups = sorted(groups, key=lambda group: layers.index(id(group.owner)))
     return [FFN(g.owner.path, g.owner, g, i) for i, g in enumerate(groups)]
 
 

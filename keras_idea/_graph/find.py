@@ -500,7 +500,8 @@ class _Found:
         """Returns the graph."""
         alike: dict[tuple, list[int]] = collections.defaultdict(list)
         for unit, lies in self._signatures().items():
-            if unit not in self.why:
+            shown = self.why.get(unit) == _OUTPUT and unit in self.normalized
+            if unit not in self.why or shown:
                 alike[tuple(lies)].append(unit)
         groups: list[Group] = []
         taken: set[int] = set()  # owners: a group's state is known by its layer
@@ -518,7 +519,7 @@ class _Found:
                 continue
             taken.add(id(owner))
             groups.append(self._group(kind, ours, together, owner))
-            if kind == FEATURES:
+            if kind == FEATURES and together[0] not in self.why:
                 self.why |= dict.fromkeys(
                     together, self.normalized.get(together[0], "an embedding makes it")
                 )

@@ -77,7 +77,7 @@ def tell(layer: Any) -> None:
     elif kind is layers.TimeDistributed:
         inner = layer.layer
         read = kernel_of(inner).shape[0] if isinstance(inner, layers.Dense) else None
-    elif kind is layers.Embedding:
+    elif isinstance(layer, layers.Embedding):
         layer.output_dim = layer.variables[0].shape[-1]
     elif kind in _NORMS and layer.variables:
         read, axis = layer.variables[0].shape[0], layer.axis

@@ -14,7 +14,7 @@ from keras import ops
 from keras_idea._keras.layers import has_call, without_remat
 from keras_idea._keras.resumed import Kept, PassEnd, resuming
 from keras_idea._typing import Tensor
-from keras_idea._validation import check_int, what_was_raised
+from keras_idea._validation import check_int
 from keras_idea.errors import ArgumentError
 from keras_idea.methods.captures import Capture, Look, Statistic, Sums
 
@@ -154,7 +154,7 @@ def captured(
         changes.enter_context(without_remat(model))
         scopes = scopes or itertools.repeat(contextlib.nullcontext())
         for batch, scope in zip(samples, scopes, strict=False):
-            with calling(model, batch.inputs), scope:
+            with scope:
                 found = runner.predict_on_batch(
                     {"inputs": batch.inputs, "masks": batch.masks}
                 )
@@ -238,21 +238,3 @@ class Passes:
         scopes = [resuming(self._model, kept) for kept in self._kept]
         [(sums, _)] = captured(self._model, [capture], self._batches, True, scopes)
         return sums
-
-
-@contextlib.contextmanager
-def calling(model: keras.Model, inputs: Any) -> Iterator[None]:
-    """Opens a block that calls a model; its errors describe the data."""
-    try:
-        yield
-    except ArgumentError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        shapes = [tuple(getattr(a, "shape", ())) for a in keras.tree.flatten(inputs)]
-        given = f"a {type(inputs).__name__}"
-        if all(shapes):
-            given = f"inputs of shape {' and '.join(map(str, shapes))}"
-        raise ArgumentError(
-            f"Model '{model.name}' cannot be called on `data`, {given} "
-            f"({what_was_raised(error)}). Give samples of the model's inputs."
-        ) from error
