@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_idea._finding.untraced import untraced_groups
 from keras_idea._graph.configs import why_not_held
 from keras_idea._graph.find import Graph, graph_of
 from keras_idea._graph.group import Group as GraphGroup

@@ -20,7 +20,7 @@ from keras_idea._graph.experiment import (
     name_of,
     numbers_in,
 )
-from keras_idea._graph.find import followed, has_code
+from keras_idea._graph.follow import followed, has_code
 from keras_idea._groups.cut import Cut
 from keras_idea._groups.kinds import CHANNELS, Group
 from keras_idea._keras.around import layers_around

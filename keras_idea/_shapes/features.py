@@ -64,7 +64,7 @@ def stream_importance(
 
     Source: Minitron (arXiv 2407.14679).
     """
-    norms = [_norms(stream.weights) for stream in streams]
+    norms = [_norms(stream) for stream in streams]
     captures = [
         layer_capture(norm, lambda _, outputs, mask: activation_sums(outputs, mask))
         for norm in [norm for each in norms for norm in each]
@@ -74,10 +74,11 @@ def stream_importance(
     return [sum(each, start=np.zeros(1)) for each in means]
 
 
-def _norms(group: Group) -> list[keras.layers.Layer]:
-    """Returns the layers that normalize over a group's units, and over them alone."""
-    held = {id(axis.layer): axis.layer for axis in group.axes if axis.role == "own"}
-    makers = set(map(id, group.makers))
+def _norms(stream: FFN) -> list[keras.layers.Layer]:
+    """Returns the layers that normalize over a stream's features."""
+    axes = getattr(stream.weights, "axes", [])
+    held = {id(axis.layer): axis.layer for axis in axes if axis.role == "own"}
+    makers = set(map(id, stream.weights.makers))
     return [
         layer
         for layer in held.values()

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea._graph.find import OPEN_SIZE
+from keras_idea._graph.follow import OPEN_SIZE
 from keras_idea._graph.layers import looked_into
 from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.layers import (

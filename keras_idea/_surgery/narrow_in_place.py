@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_idea._finding.find import FFN
 from keras_idea._graph.configs import Stuck, set_configs, warn_of_stuck
-from keras_idea._graph.find import followed
+from keras_idea._graph.follow import followed
 from keras_idea._groups.cut import Cut
 from keras_idea._groups.kinds import CHANNELS, FEATURES
 from keras_idea._keras.around import layers_around

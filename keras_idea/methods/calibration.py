@@ -125,19 +125,9 @@ def captured(
 ) -> list[tuple[np.ndarray, float]]:
     """Runs a model in evaluation mode over samples, and sums what captures find.
 
-    Args:
-        model: keras.Model. It and its variables are unchanged afterwards.
-        captures: list of `Capture`.
-        samples: `Samples`, or their batches.
-        eager: bool. Compiles nothing, which is faster for few samples. Defaults to
-            False.
-        scopes: a context manager for each batch, or None. Defaults to None.
-
-    Returns:
-        list of (sums, samples) for each capture, in float64.
-
-    Raises:
-        ValueError: If the model cannot be called on the data.
+    Returns (sums, samples) for each capture, in float64; the model is unchanged.
+    `eager` compiles nothing, which is faster for few samples. `scopes` has a context
+    manager for each batch.
     """
     if not has_call(model):
         raise ArgumentError(
