@@ -15,11 +15,7 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 
-<<<<<<< HEAD
-from keras_idea._keras.layers import BUILT_FOR, NOTED, has_call, walk
-=======
 from keras_idea._keras.layers import BUILT, NOTED, has_call, walk
->>>>>>> main
 from keras_idea._keras.symbolic import Given, call_like
 from keras_idea._keras.variables import as_never_made, without_values
 from keras_idea.hub.families import is_backbone
@@ -99,11 +95,7 @@ class Search:
     def _ask(self, config: Any) -> Made:
         """What the layer's class makes of a config; the same is asked once."""
         known = _MADE.setdefault(type(self._layer), {})
-<<<<<<< HEAD
-        built = None if self._given else getattr(self._layer, BUILT_FOR, None)
-=======
         built = None if self._given else getattr(self._layer, BUILT, None)
->>>>>>> main
         text = _text([config, self._given, built])
         if text is None or text not in known:
             made = _make(self._layer, config, self._given)

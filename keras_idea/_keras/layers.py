@@ -12,16 +12,10 @@ from keras.src.backend.common.masking import get_keras_mask
 from keras_idea._keras.models import Functional
 from keras_idea.errors import ArgumentError
 
-<<<<<<< HEAD
-#: Attributes of a layer: the shapes that it was built for, and what its constructor was
-#: given, of a class without a `get_config` of its own.
-BUILT_FOR, NOTED = "_build_shapes_dict", "_auto_config"
-=======
 #: The attribute that says what a layer was built for.
 BUILT = "_build_shapes_dict"
 #: That of what a constructor was given, of a class without a `get_config` of its own.
 NOTED = "_auto_config"
->>>>>>> main
 
 
 def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:

@@ -20,14 +20,8 @@ FLOORS = [
     {"_processes", "functional"},
     {"_groups", "_schedules"},
     {"_layers"},
-<<<<<<< HEAD
-    {"hub"},
-    {"_graph"},
-    {"methods"},
-=======
     {"methods", "hub"},
     {"_graph"},
->>>>>>> main
     {"_finding"},
     {"_settings", "_step"},
     {"_surgery"},
