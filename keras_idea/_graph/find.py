@@ -120,11 +120,12 @@ class _Found:
         for array, why in atoms.normalized:
             for unit in np.unique(self.root[array]).tolist():
                 self.normalized.setdefault(unit, why)
-        # Of heads, queries meet keys, and then values.
-        met = [_units(self.root, arrays) for arrays in atoms.attended]
-        times = collections.Counter(unit for units in met for unit in units)
+        # Of heads, queries meet keys, and then values: the same units on both sides.
+        sides = [[_units(self.root, [a]) for a in arrays] for arrays in atoms.attended]
+        times = collections.Counter(u for some in sides for u in set.intersection(*some))
         self.attended = {unit for unit, count in times.items() if count > 1}
-        self.met = set(times) - self.attended
+        self.met = set().union(*(units for some in sides for units in some))
+        self.met -= self.attended
         self.alive = _units(self.root, follow.alive)
         holders = {
             id(variable): layer
