@@ -162,7 +162,7 @@ class _Found:
             ours = [self.axes[key] for key, _ in where]
             kind = self._kind(ours, together)
             reason = _why_not(kind, ours, together)
-            if together[0] in self.met and kind != FEATURES:
+            if reason is None and together[0] in self.met and kind != FEATURES:
                 reason = "an attention multiplies it"
             owner = None if reason else self._owner(kind, ours)
             if reason is None and id(owner) in taken:
@@ -273,7 +273,7 @@ class _Found:
                 share = some if len(given) < len(reasons) else ""
                 path = place.layers[0].path
                 holder = path.rpartition("/")[0]
-                if holder in held and self.attended.issuperset(units):
+                if holder in held and (self.attended | self.met).issuperset(units):
                     path = holder
                 left_out.setdefault(path, given[0] + share)
         for layer in self.follow.layers:
