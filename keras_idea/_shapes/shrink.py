@@ -80,11 +80,11 @@ def shrink(
             (float in (0, 1)). The axes: "neurons" of each FFN; "kv_groups", key/value
             heads of each attention layer, with their query heads; "channels" of
             convolutions; "blocks" of a KerasHub model, or of a functional model or
-            `Sequential` whose layers of one class hold other layers; "features" of the
-            residual stream of KerasHub's Mistral, Qwen3, Qwen3Moe, Gemma, Gemma 3 (for
-            text) and GptOss; "vocabulary", tokens of a KerasHub `CausalLM` with a
-            byte-level BPE or a SentencePiece BPE tokenizer. With `target_parameters`, a
-            list of kinds or None, as in `IdeaPruneCallback`.
+            `Sequential` whose layers of one class hold other layers; "features" of each
+            residual stream, together with "kv_groups" by one share where a head is
+            hidden_dim / heads wide; "vocabulary", tokens of a KerasHub `CausalLM` with
+            a byte-level BPE or a SentencePiece BPE tokenizer. With `target_parameters`,
+            a list of kinds or None, as in `IdeaPruneCallback`.
         data: samples as for `keras_idea.methods.Activation`, a tuple `(x, y)` or
             `(x, y, sample_weight)` of arrays, or None. The importance is measured on
             them. None is enough for widths by "magnitude", "random" or a method that
