@@ -60,12 +60,8 @@ def distiller(
     Source: Hinton, Vinyals and Dean, 2015, "Distilling the Knowledge in a Neural
     Network".
     """
-    for name, model in (("teacher", teacher), ("student", student)):
-        if not isinstance(model, keras.Model) or not model.built:
-            raise ArgumentError(
-                f"`{name}` must be a built Keras model. Received: {model!r}. Call it "
-                "once, on a batch."
-            )
+    if not (teacher.built and student.built):
+        raise ArgumentError("Build `teacher` and `student`: call each on a batch.")
     if {*map(id, teacher.variables)} & {*map(id, student.variables)}:
         raise ArgumentError(
             "`teacher` and `student` must not share variables. Load the model twice, "

@@ -76,10 +76,9 @@ class CosineDecay(_OfOneRun):
         + \frac{\eta_p + \eta_e}{2} & t > T_0
     \end{cases}$$
 
-    The cosine is divided by `T`, not by `T - T_0`, so with a warm-up the rate at `T` is
-    above `eta_e`: by 0.02% of the peak if the warm-up is 1% of `T`, by 2.4% if it is
-    10%. Beyond `T` the rate is constant. With `gradient_accumulation_steps`, Keras
-    requests the rate of each micro-batch: give all steps in micro-batches.
+    The cosine is divided by `T`, not by `T - T_0`, so with a warm-up of 10% the rate at
+    `T` is above `eta_e`, by 2.4% of the peak. Beyond `T` it is constant. With
+    `gradient_accumulation_steps`, give all steps in micro-batches, as Keras counts.
 
     Args:
         peak_learning_rate: float >= 0. The rate after the warm-up, `eta_p`.

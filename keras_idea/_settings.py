@@ -26,12 +26,7 @@ Situation: TypeAlias = Literal["nothing", "many", "few", "very few"]
 
 
 class Setting(NamedTuple):
-    """A recommended setting.
-
-    Attributes:
-        value: what a function takes.
-        reason: str. One sentence.
-    """
+    """A recommended setting, and its reason."""
 
     value: Any
     reason: str
@@ -111,7 +106,7 @@ class Recommended:
             tokens per parameter.
         settings: dict. The name of a setting -> `Setting`.
         shrink: dict of arguments of `shrink`, or None: the run prunes in `fit`.
-        prune: dict of arguments of `IdeaPruneCallback`, or None: `shrink` prunes.
+        prune: dict of arguments of `IdeaPruneCallback`, or None.
         schedule: dict of arguments of `CosineDecay`.
         distiller: dict of arguments of `distiller`, or None: there is no teacher.
     """
@@ -143,8 +138,7 @@ def recommended(
     reason, which says whether it was measured.
 
     Args:
-        model: keras.Model. A built model, as for `IdeaPruneCallback`. It is not
-            changed.
+        model: keras.Model. A built model, as for `IdeaPruneCallback`.
         tokens: int. How many tokens the run trains on, in all.
         target: float in (0, 1), int >= 1, dict or None. A float: the fraction of the
             neurons to keep. An int: the most parameters of the narrow model. A dict:
@@ -154,11 +148,9 @@ def recommended(
             nothing, with a wide stage. Defaults to True.
 
     Returns:
-        `Recommended`. Its `prune`, `schedule` and `distiller` are dicts of arguments of
-        `IdeaPruneCallback`, `CosineDecay` and `distiller`; with very few tokens
-        `shrink` has those of `shrink`, and `prune` is None. `settings` also has those
-        of the batches: `sequence_length`, `batch_size`, `total_steps` and
-        `steps_per_epoch`.
+        `Recommended`. Its `prune` (or, with very few tokens, `shrink`), `schedule` and
+        `distiller` are dicts of arguments. `settings` also has those of the batches:
+        `sequence_length`, `batch_size`, `total_steps` and `steps_per_epoch`.
 
     Raises:
         ValueError: If an argument is outside its range, if there are too few tokens for

@@ -76,12 +76,7 @@ def what_was_raised(error: Exception) -> str:
 
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:
-    """Returns the end of a message that suggests the nearest known names, or "".
-
-    Example:
-    >>> did_you_mean("LAMA3", ["llama", "llama3"])
-    " Did you mean 'llama3' or 'llama'?"
-    """
+    """Returns the end of a message that suggests the nearest known names, or ""."""
     if not isinstance(name, str):
         return ""
     names = {word.lower(): word for word in known if isinstance(word, str)}

@@ -235,8 +235,8 @@ train(in_fit, 150, 1e-3, start=150, callbacks=[pruning])
 ## Prune in one step
 
 `ki.shrink` cuts the model to the same budget, without training. It can also remove
-blocks, and features of the residual stream of some models, which `fit` cannot. With
-`refit=True`, it also fits the layers that read the remaining units, by least squares.
+blocks, and features of the residual stream, which `fit` cannot. With `refit=True`, it
+also fits the layers that read the remaining units, by least squares.
 """
 
 windows = next(iter(corpus.batches(seed=1, batch_size=256, length=LENGTH)))

@@ -45,8 +45,7 @@ class Monitor(keras.callbacks.Callback):
     Use it to see whether scores settle before pruning begins. Put it after
     `IdeaPruneCallback` in the list of callbacks. It shows:
 
-    - Everything in `logs`, by its name. The logs of a batch are means over the epoch so
-      far, as Keras computes them.
+    - Everything in `logs`, by its name; of a batch, means over the epoch so far.
     - `width/NAME`: the active units of each group that is pruned.
     - `churn/NAME`: the units that entered or left the k most important ones since the
       last reading, where k is the width that pruning aims at; `churn/mean`.
@@ -59,8 +58,7 @@ class Monitor(keras.callbacks.Callback):
     points within an epoch count one step per batch.
 
     Args:
-        log_dir: path. The folder of the logs. A relative path counts from the working
-            directory at this call.
+        log_dir: path. The folder of the logs.
         update_every: int >= 1. Optimizer steps between two points. Defaults to 10.
         neurons_every: int >= 1. Optimizer steps between two readings of the units. A
             reading waits for the device. Defaults to 50.

@@ -57,7 +57,7 @@ class FirstNeurons:
         for place, ffn in enumerate(ffns):
             for cut in ffn.held_cuts():
                 cuts_of.setdefault(id(cut.variable), []).append((place, cut))
-            for layer in (*ffn.layers, *getattr(ffn.weights, "between", ())):
+            for layer in ffn.layers:
                 layers[id(layer)] = layer
         self._cuts, self._layers = list(cuts_of.values()), layers
         #: Layer's `id` -> (layer, attribute, cuts of the variable that it holds).
@@ -136,7 +136,7 @@ def _blocks_that_read(
     layers = {
         id(layer)
         for ffn in ffns
-        if not getattr(ffn.weights, "calls_readers", True)
+        if not getattr(ffn.weights, "shown", True)
         for layer in ffn.layers
     }
     blocks = [part for part in walk(model) if not isinstance(part, keras.Model)]

@@ -264,7 +264,7 @@ def _why_not(ffn: FFN) -> str:
         return "it is frozen, so steps at a width do not train its neurons"
     if ffn.width < ffn.hidden_dim:
         return "some of its neurons are pruned; train ki.compact(model)"
-    for layer in getattr(ffn.weights, "between", ()):
+    for layer in ffn.layers:
         if isinstance(layer, keras.layers.BatchNormalization):
             return f"'{layer.path}' would have statistics of several widths"
     if any(cut.variable.constraint is not None for cut in ffn.held_cuts()):

@@ -80,12 +80,8 @@ def draw(
 ) -> str:
     """Returns the name of the width of a step: a function of the seed and the step.
 
-    Args:
-        sample: as `ElasticCallback` takes it.
-        names: list of str. The names of the widths other than "full".
-        seed: int >= 0.
-        step: int >= 0. The optimizer steps taken before it.
-        stride: int >= 1. The steps that are executed at once, with one width.
+    `names` are those of the widths other than "full". `stride` steps are executed at
+    once, with one width.
 
     Example:
     >>> [draw("turn", ["small", "medium"], 0, step) for step in range(3)]

@@ -26,10 +26,9 @@ class Explanation:
             which maps the name of an FFN, of an attention layer, or of the first
             convolution of a group to its number of units. Key/value heads and channels
             are pruned if you name their kind.
-        left_out: dict. Maps the path of a layer to a reason. For a Dense or EinsumDense
-            layer: why its outputs are not neurons that can be pruned. For an attention
-            layer: why its heads cannot be pruned. For a convolution: why its channels
-            cannot be pruned.
+        left_out: dict. Maps the path of a layer to the reason why what it makes stays:
+            the outputs of a Dense or EinsumDense layer, the heads of an attention
+            layer, the channels of a convolution.
         readers: dict. Maps the path of a layer in `left_out` that reads neurons which
             can be pruned to the name of their FFN.
         nothing: str. What to say if there is none of these.

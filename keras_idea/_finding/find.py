@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_idea._finding.untraced import untraced_groups
 from keras_idea._graph.configs import why_not_held
 from keras_idea._graph.find import Graph, graph_of
 from keras_idea._graph.group import Group as GraphGroup
@@ -31,7 +32,6 @@ from keras_idea._validation import check_choice
 from keras_idea.functional.by_numbers import why_not_each_number
 from keras_idea.hub.as_mistral import LLAMAS
 from keras_idea.hub.families import is_backbone
-from keras_idea.hub.ffn import untraced_groups
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,12 +40,12 @@ class FFN:
 
     If its kind is "kv_groups", it is a handle for the key/value heads of one attention
     layer, each with its query heads; if it is "channels", for channels of convolutions.
-    Statements about neurons then apply to these.
+    What is said of neurons then applies to heads or channels.
 
     Attributes:
         name: str. The path of its layer. An FFN of Dense layers has the path of the
-            layer that holds them, if that holds no others. If several have one name, a
-            number follows.
+            layer that holds them, if that holds no other FFN. If several have one name,
+            a number follows.
         layer: keras.layers.Layer. The layer that identifies it: an FFN of this package,
             the first of its Dense layers, the layer that holds the matrices of experts,
             the attention layer, or the first layer that makes the channels.
@@ -262,12 +262,10 @@ def find_groups(
 
     Args:
         model: keras.layers.Layer. A built Keras model or layer, as in `find_ffns`.
-        kinds: list of str. "neurons" (see `find_ffns`) and "kv_groups": key/value
-            heads, each with the query heads that read it. These are heads of Keras's
-            `MultiHeadAttention` and `GroupQueryAttention`, and of KerasHub's models
-            whose config holds the width of a head.
-            "channels": of convolutions, each with all that makes, normalizes and reads
-            it. Defaults to None: all.
+        kinds: list of str. "neurons": see `find_ffns`. "kv_groups": key/value heads of
+            any attention, each with the query heads that read it; in KerasHub's models
+            only if the config holds the width of a head. "channels": of convolutions,
+            each with all that makes, normalizes and reads it. Defaults to None: all.
 
     Returns:
         list of handles, each of one `kind`: first those of FFNs, then those of
@@ -291,11 +289,12 @@ def find_groups(
 def find_ffns(model: keras.layers.Layer) -> list[FFN]:
     """Finds every FFN in a model whose neurons can be pruned.
 
-    These are the FFNs of this package, and FFNs of Dense (or similar EinsumDense)
-    layers. The outputs of such a layer must reach Dense layers, and nothing else,
-    through operations on each neuron alone. The data is followed through the model,
-    composite layers included. In a model without `call`, each model in it is
-    followed alone. For KerasHub's mixtures of experts, a table says where the FFNs are.
+    The data is followed through the model, from each kernel that makes neurons to the
+    kernels that read them: those of Dense and EinsumDense layers, of this package's
+    FFNs, and a layer's own weights in `ops.matmul` and `ops.einsum`. In between, each
+    operation must act on each neuron separately, or move neurons. In a model without
+    `call`, each model in it is followed separately. For KerasHub's mixtures of experts,
+    a table says where the FFNs are.
 
     Args:
         model: keras.layers.Layer. A built Keras model or layer: functional, Sequential,
@@ -414,10 +413,19 @@ def _of_kind(model: keras.layers.Layer, kind: KindName) -> list[GraphGroup]:
 
 
 def _heads(model: keras.layers.Layer) -> list[FFN]:
+    return _of_heads(model, _of_kind(model, KV_GROUPS))
+
+
+def all_heads(model: keras.layers.Layer) -> list[FFN]:
+    """Finds heads, also those whose number a config holds only with the features."""
+    counted(model)  # which notes the numbers of heads
+    groups = [group for group in graph_of(model).groups if group.kind == KV_GROUPS]
+    return _of_heads(model, groups)
+
+
+def _of_heads(model: keras.layers.Layer, groups: Sequence[GraphGroup]) -> list[FFN]:
     layers = list(map(id, walk(model)))
-    groups = sorted(
-        _of_kind(model, KV_GROUPS), key=lambda group: layers.index(id(group.owner))
-    )
+    groups = sorted(groups, key=lambda group: layers.index(id(group.owner)))
     return [FFN(g.owner.path, g.owner, g, i) for i, g in enumerate(groups)]
 
 

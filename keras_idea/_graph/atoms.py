@@ -7,11 +7,14 @@ reason. Atoms that are joined are one unit.
 """
 
 import dataclasses
-from collections.abc import Hashable
-from typing import Any, Literal
+import math
+from collections.abc import Callable, Hashable
+from typing import Any, Literal, TypeAlias
 
 import keras
 import numpy as np
+
+from keras_idea._keras.symbolic import Call
 
 #: What a variable does along an axis. "each": a kernel that acts on each unit alone;
 #: "own": other weights of each unit; "statistic": what is measured of each.
@@ -154,11 +157,32 @@ class Atoms:
         return root, why
 
 
+#: The atoms of the (only) output, a list of those of several, None if they are mixed or
+#: read, or a reason in words.
+Made: TypeAlias = np.ndarray | list[np.ndarray] | str | None
+Rule: TypeAlias = Callable[[Atoms, Any, Call], Made]
+
+
 def at_axis(atoms: np.ndarray, axis: int, rank: int) -> np.ndarray:
     """Returns atoms of one axis as those of a tensor of so many axes."""
     shape = [1] * rank
     shape[axis] = -1
     return atoms.reshape(shape)
+
+
+def has_places(argument: Any) -> bool:
+    """Returns whether an argument has several numbers that are not the same."""
+    if isinstance(argument, (keras.KerasTensor, keras.Variable)):
+        return isinstance(argument, keras.KerasTensor) or math.prod(argument.shape) > 1
+    if not hasattr(argument, "dtype") or math.prod(tuple(argument.shape)) <= 1:
+        return False
+    array = keras.ops.convert_to_numpy(argument)
+    return bool((array != array.flat[0]).any())
+
+
+def varies(units: np.ndarray, axis: int) -> bool:
+    """Returns whether an array has different entries along an axis."""
+    return bool((units != units.take([0], axis)).any())
 
 
 def _components(count: int, edges: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:

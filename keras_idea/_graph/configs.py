@@ -20,7 +20,7 @@ from keras_idea._graph.experiment import (
     name_of,
     numbers_in,
 )
-from keras_idea._graph.find import followed, has_code
+from keras_idea._graph.follow import followed, has_code
 from keras_idea._groups.cut import Cut
 from keras_idea._groups.kinds import CHANNELS, Group
 from keras_idea._keras.around import layers_around
@@ -252,7 +252,9 @@ def _holders(layer: Any, changed: set[int]) -> Iterator[keras.layers.Layer]:
     layer = student_of(layer)
     if isinstance(layer, FFNLayer) or changed.isdisjoint(map(id, layer.variables)):
         return
-    by_parts = type(layer).__module__.startswith("keras.") or is_task(layer)
+    theirs = type(layer).__module__
+    by_parts = theirs.startswith("keras.") and ".applications." not in theirs
+    by_parts |= is_task(layer)
     # Keras saves a functional model of a class of its own by its graph.
     by_parts |= isinstance(layer, Functional) and made_of_tensors(type(layer))
     if is_backbone(layer) or not by_parts:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 
-from keras_idea._keras.layers import has_call, walk
+from keras_idea._keras.layers import BUILT, NOTED, has_call, walk
 from keras_idea._keras.symbolic import Given, call_like
 from keras_idea._keras.variables import as_never_made, without_values
 from keras_idea.hub.families import is_backbone
@@ -95,7 +95,7 @@ class Search:
     def _ask(self, config: Any) -> Made:
         """What the layer's class makes of a config; the same is asked once."""
         known = _MADE.setdefault(type(self._layer), {})
-        built = None if self._given else getattr(self._layer, _BUILT, None)
+        built = None if self._given else getattr(self._layer, BUILT, None)
         text = _text([config, self._given, built])
         if text is None or text not in known:
             made = _make(self._layer, config, self._given)
@@ -267,7 +267,7 @@ def _moved(some: Sizes, others: Sizes) -> list[tuple[int, int]]:
 
 def _set(part: Any, name: str, old: Any, new: Any, undo: contextlib.ExitStack) -> None:
     held = vars(part)
-    if name == _NOTED:
+    if name == NOTED:
         held, name = vars(held[name]), "config"
     value = held[name]
     if isinstance(value, dict):  # in place, because Keras tracks it
@@ -281,16 +281,10 @@ def _set(part: Any, name: str, old: Any, new: Any, undo: contextlib.ExitStack) -
         held[name] = new
 
 
-#: What a layer was built for.
-_BUILT = "_build_shapes_dict"
-#: What a constructor was given, of a class without a `get_config` of its own.
-_NOTED = "_auto_config"
-
-
 def _settings(layer: Any) -> dict[str, Any]:
     """The plain values among a layer's attributes."""
     held = dict(vars(layer))
-    held[_NOTED] = getattr(held.get(_NOTED), "config", None)
+    held[NOTED] = getattr(held.get(NOTED), "config", None)
     return {name: with_numbers(v, {}) for name, v in held.items() if _is_plain(v)}
 
 

@@ -11,9 +11,9 @@ import keras
 import numpy as np
 from keras import layers
 
+from keras_idea._graph import moves
 from keras_idea._graph import operations as made_by
-from keras_idea._graph.atoms import Atoms, Role, at_axis
-from keras_idea._graph.operations import Made, Rule, channel_axis
+from keras_idea._graph.atoms import Atoms, Made, Role, Rule, at_axis
 from keras_idea._keras.channels import (
     CONVOLUTIONS,
     DEPTHWISE,
@@ -21,8 +21,10 @@ from keras_idea._keras.channels import (
     SLIDING,
     TRANSPOSED,
     adds_bias_to_width,
+    channel_axis,
     is_stock_layer,
     kernel_of,
+    table_of,
 )
 from keras_idea._keras.layers import sublayers, walk
 from keras_idea._keras.symbolic import Call
@@ -241,7 +243,7 @@ def _softmax(atoms: Atoms, layer: Any, call: Call) -> Made:
 
 def _embedding(atoms: Atoms, layer: Any, call: Call) -> Made:
     """Follows embeddings, also where KerasHub reads logits with them."""
-    table, tensor = kernel_of_embedding(layer), call.outputs[0]
+    table, tensor = table_of(layer), call.outputs[0]
     args, named = call.given
     if named.get("reverse") or (len(args) > 1 and args[1] is True):
         along = atoms.along(call.inputs[0], -1, _OTHER_AXIS)
@@ -252,11 +254,6 @@ def _embedding(atoms: Atoms, layer: Any, call: Call) -> Made:
         return atoms.constant(tensor, "it is one of the vocabulary")
     along = atoms.along_variable(table, 1, "makes", layer)
     return at_axis(along, len(tensor.shape) - 1, len(tensor.shape))
-
-
-def kernel_of_embedding(layer: Any) -> keras.Variable:
-    """Returns the variable behind `embeddings`, which are computed with LoRA."""
-    return layer._embeddings if hasattr(layer, "_embeddings") else layer.embeddings
 
 
 def _positions(atoms: Atoms, layer: Any, call: Call) -> Made:
@@ -341,10 +338,10 @@ RULES: dict[type, Rule] = {
     layers.Resizing: made_by.spatial,
     **dict.fromkeys(_all("GlobalMaxPooling GlobalAveragePooling"), _pooled),
     layers.Rescaling: _rescaled,
-    layers.Flatten: made_by.reshaped,
-    layers.Reshape: made_by.reshaped,
+    layers.Flatten: moves.reshaped,
+    layers.Reshape: moves.reshaped,
     layers.Permute: _permuted,
-    layers.Concatenate: made_by.concatenated,
+    layers.Concatenate: moves.concatenated,
 }
 #: Layers of KerasHub, by the name of their class, or the end of it.
 BY_NAME: dict[str, Rule] = {

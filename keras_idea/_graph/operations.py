@@ -8,18 +8,16 @@ A rule returns the atoms of the (only) output, a list of those of several, None 
 mixes or reads them, or a reason in words.
 """
 
-import math
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
 
-from keras_idea._graph.atoms import Atoms, at_axis
+from keras_idea._graph import moves
+from keras_idea._graph.atoms import Atoms, Made, Rule, at_axis, has_places
+from keras_idea._keras.channels import channel_axis
 from keras_idea._keras.symbolic import Call
-
-Made: TypeAlias = np.ndarray | list[np.ndarray] | str | None
-Rule: TypeAlias = Callable[[Atoms, Any, Call], Made]
 
 #: Operations on numbers of one place. None makes something infinite of zeros, which a
 #: weight of zero would not take away.
@@ -89,16 +87,6 @@ def each(atoms: Atoms, operation: Any, call: Call) -> Made:
 
 def _ahead(array: np.ndarray, rank: int) -> np.ndarray:
     return array.reshape((1,) * (rank - array.ndim) + array.shape)
-
-
-def has_places(argument: Any) -> bool:
-    """Returns whether an argument has several numbers that are not the same."""
-    if isinstance(argument, (keras.KerasTensor, keras.Variable)):
-        return isinstance(argument, keras.KerasTensor) or math.prod(argument.shape) > 1
-    if not hasattr(argument, "dtype") or math.prod(tuple(argument.shape)) <= 1:
-        return False
-    array = keras.ops.convert_to_numpy(argument)
-    return bool((array != array.flat[0]).any())
 
 
 def product(
@@ -205,7 +193,7 @@ def letters_of(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
 
 
 def _einsum(atoms: Atoms, operation: Any, call: Call) -> Made:
-    args = [a for a in call.arguments if has_places(a)]
+    args = [a for a in call.arguments if hasattr(a, "shape")]
     return _multiplied(atoms, operation.subscripts, args)
 
 
@@ -258,200 +246,6 @@ def attention(atoms: Atoms, operation: Any, call: Call) -> Made:
     return product(atoms, [scores, value], shapes, ["bnts", "bsnh"], "btnh")
 
 
-def resized(array: np.ndarray, before: Sequence[int], after: Sequence[int]) -> Made:
-    """Follows entries that keep their order under another shape.
-
-    Where some do not depend on their place, they do not either in the new shape.
-    """
-    before, after = _known(before, after)
-    if math.prod(before) != math.prod(after):
-        return "it is reshaped to sizes that the model leaves open"
-    i = j = 0
-    old, new = list[int](), list[int]()
-    while i < len(before) or j < len(after):  # blocks of axes of equal products
-        i2, j2 = i + 1, j + 1
-        while (p := math.prod(before[i:i2])) != (q := math.prod(after[j:j2])):
-            i2, j2 = i2 + (p < q), j2 + (p > q)
-        last = i2 >= len(before) or j2 >= len(after)
-        i2, j2 = (len(before), len(after)) if last else (i2, j2)
-        varies = any(array.shape[axis] > 1 for axis in range(i, min(i2, array.ndim)))
-        old += [size if varies else 1 for size in before[i:i2]]
-        new += [size if varies else 1 for size in after[j:j2]]
-        i, j = i2, j2
-    made = np.broadcast_to(array, old).reshape(new)
-    for axis in range(made.ndim):
-        if made.shape[axis] > 1 and (made == made.take([0], axis)).all():
-            made = made.take([0], axis)
-    return made
-
-
-def _known(
-    before: Sequence[int | None], after: Sequence[int | None]
-) -> tuple[list[int], list[int]]:
-    """Returns two shapes of one size, in which numbers stand for open ones."""
-    old, new = [size or 8 for size in before], list(after)
-    for axis, size in enumerate(new[: len(old)]):
-        if size is None and new[:axis] == old[:axis]:  # leading sizes stay
-            new[axis] = old[axis]
-    rest = math.prod(size for size in new if size is not None)
-    return old, [max(1, math.prod(old) // rest) if s is None else s for s in new]
-
-
-def reshaped(atoms: Atoms, operation: Any, call: Call) -> Made:
-    """Follows `Reshape` and `Flatten`, layers and operations."""
-    before, after = call.inputs[0], call.outputs[0]
-    array = atoms.of(before)
-    if array.size == 1:
-        return array.reshape((1,) * len(after.shape))
-    shape = list(before.shape)
-    if getattr(operation, "data_format", "") == "channels_first":  # moved last
-        array = np.moveaxis(array, 1, -1)
-        shape = [shape[0], *shape[2:], shape[1]]
-    return resized(array, shape, after.shape)
-
-
-def _transposed(atoms: Atoms, operation: Any, call: Call) -> Made:
-    return atoms.of(call.inputs[0]).transpose(operation.axes)
-
-
-def _swapped(atoms: Atoms, operation: Any, call: Call) -> Made:
-    return np.swapaxes(atoms.of(call.inputs[0]), operation.axis1, operation.axis2)
-
-
-def _axis_moved(atoms: Atoms, operation: Any, call: Call) -> Made:
-    given = atoms.of(call.inputs[0])
-    return np.moveaxis(given, operation.source, operation.destination)
-
-
-def _expanded(atoms: Atoms, operation: Any, call: Call) -> Made:
-    return np.expand_dims(atoms.of(call.inputs[0]), operation.axis)
-
-
-def _squeezed(atoms: Atoms, operation: Any, call: Call) -> Made:
-    array = atoms.of(call.inputs[0])
-    if operation.axis is None:
-        axes = [i for i, size in enumerate(call.inputs[0].shape) if size == 1]
-        return array.squeeze(tuple(axes))
-    return array.squeeze(operation.axis)
-
-
-def _repeated(atoms: Atoms, operation: Any, call: Call) -> Made:
-    array, axis = atoms.of(call.inputs[0]), operation.axis
-    if axis is None:
-        return None
-    return np.repeat(array, operation.repeats, axis) if array.shape[axis] > 1 else array
-
-
-def _tiled(atoms: Atoms, operation: Any, call: Call) -> Made:
-    array = atoms.of(call.inputs[0])
-    repeats = tuple(np.atleast_1d(operation.repeats))
-    repeats = (1,) * (array.ndim - len(repeats)) + repeats
-    if len(repeats) != array.ndim:
-        return None
-    sizes = zip(repeats, array.shape, strict=True)
-    return np.tile(array, [times if size > 1 else 1 for times, size in sizes])
-
-
-def _broadcast(atoms: Atoms, operation: Any, call: Call) -> Made:
-    array = atoms.of(call.inputs[0])
-    ahead = len(call.outputs[0].shape) - array.ndim
-    return array.reshape((1,) * ahead + array.shape)
-
-
-def _split(atoms: Atoms, operation: Any, call: Call) -> Made:
-    array, axis = atoms.of(call.inputs[0]), operation.axis
-    if array.shape[axis] == 1:
-        return [array for _ in call.outputs]
-    if len({tensor.shape[axis] for tensor in call.outputs}) > 1:
-        return [atoms.whole(array, axis) for _ in call.outputs]
-    parts = np.split(array, len(call.outputs), axis)
-    for part in parts[1:]:  # each part is to be as long as the others
-        atoms.join(parts[0], part)
-    return parts
-
-
-def _unstacked(atoms: Atoms, operation: Any, call: Call) -> Made:
-    array, axis = atoms.of(call.inputs[0]), operation.axis
-    return [atoms.whole(array, axis).squeeze(axis) for _ in call.outputs]
-
-
-def _stacked(atoms: Atoms, operation: Any, call: Call) -> Made:
-    axis = operation.axis % len(call.outputs[0].shape)
-    parts = [np.expand_dims(atoms.of(tensor), axis) for tensor in call.inputs]
-    return _put_together(atoms, parts, axis)
-
-
-def _put_together(atoms: Atoms, parts: Sequence[np.ndarray], axis: int) -> Made:
-    """Follows tensors along a new axis, or behind one another: one unit at a place."""
-    first = max(parts, key=np.size)
-    for part in parts:
-        if part is not first and not (first.size == part.size == 1):
-            atoms.join(first, part)
-    return first
-
-
-def concatenated(atoms: Atoms, operation: Any, call: Call) -> Made:
-    """Follows `Concatenate`; what is joined along another axis must be the same."""
-    rank = len(call.outputs[0].shape)
-    axis = operation.axis % rank
-    tensors = [a for a in call.arguments if has_places(a)]
-    if not all(isinstance(a, keras.KerasTensor) for a in tensors):
-        return None
-    parts = [atoms.of(tensor) for tensor in tensors]
-    if all(map(atoms.are_fixed, parts)):
-        return parts[0].ravel()[:1].reshape((1,) * rank)
-    if all(part.shape[axis] == 1 for part in parts):
-        return _put_together(atoms, parts, axis)
-    along = []
-    for tensor, part in zip(tensors, parts, strict=True):
-        sizes = list(part.shape)
-        sizes[axis] = tensor.shape[axis]
-        along.append(np.broadcast_to(part, sizes))
-    most = np.max([part.shape for part in along], axis=0)
-    most[axis] = 1
-    whole = [np.broadcast_to(part, np.maximum(part.shape, most)) for part in along]
-    return np.concatenate(whole, axis)
-
-
-def _item(atoms: Atoms, operation: Any, call: Call) -> Made:
-    """Follows slices: by a number in code, units along that axis go whole."""
-    array = atoms.of(call.inputs[0])
-    args, _ = call.given
-    key = args[1] if len(args) > 1 else getattr(operation, "key", None)
-    keys = list(key) if isinstance(key, tuple) else [key]
-    if any(isinstance(part, (keras.KerasTensor, np.ndarray, list)) for part in keys):
-        return None
-    count = sum(part is not None and part is not Ellipsis for part in keys)
-    rest = [slice(None)] * (array.ndim - count)
-    at = keys.index(Ellipsis) if Ellipsis in keys else len(keys)
-    keys = [*keys[:at], *rest, *keys[at + 1 :]]
-    axis = 0
-    for part in keys:
-        if part is None:
-            array = np.expand_dims(array, axis)
-        elif isinstance(part, slice):
-            array = _sliced(atoms, array, part, axis)
-        else:
-            array = atoms.whole(array, axis).take(0, axis)
-            axis -= 1
-        axis += 1
-    return array if array.ndim == len(call.outputs[0].shape) else None
-
-
-def _sliced(atoms: Atoms, array: np.ndarray, part: slice, axis: int) -> np.ndarray:
-    """Follows a slice; a third is taken for queries, keys or values, as of `Split`."""
-    size = array.shape[axis]
-    if (part.start, part.stop) == (None, None) and part.step in (None, -1):
-        return array if part.step is None or size == 1 else np.flip(array, axis)
-    start, stop, step = part.indices(size)
-    if step != 1 or size == 1 or 3 * (stop - start) != size or 3 * start % size:
-        return atoms.whole(array, axis)
-    thirds = np.split(array, 3, axis)
-    for other in thirds[1:]:
-        atoms.join(thirds[0], other)
-    return thirds[3 * start // size]
-
-
 def _taken(atoms: Atoms, operation: Any, call: Call) -> Made:
     """Follows `Take`: rows of a table, by indices that are no units."""
     args = call.arguments
@@ -494,12 +288,6 @@ def _padded(atoms: Atoms, operation: Any, call: Call) -> Made:
     return None if any(wide and size > 1 for wide, size in pairs) else array
 
 
-def channel_axis(layer: Any, tensor: keras.KerasTensor) -> int:
-    """Returns the axis of the channels of what a layer is called on."""
-    first = getattr(layer, "data_format", None) == "channels_first"
-    return 1 if first else len(tensor.shape) - 1
-
-
 def spatial(atoms: Atoms, layer: Any, call: Call) -> Made:
     """Follows what moves or joins places, and no channels."""
     given = call.inputs[0]
@@ -525,26 +313,26 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(_REDUCTIONS.split(), _reduced),
     **dict.fromkeys(_ALONG_ONE.split(), _along_one),
     **dict.fromkeys(_CONSTANTS.split(), _constant),
-    "BroadcastTo": _broadcast,
-    "Concatenate": concatenated,
+    "BroadcastTo": moves.broadcast,
+    "Concatenate": moves.concatenated,
     "DotProductAttention": attention,
     "Einsum": _einsum,
-    "ExpandDims": _expanded,
-    "GetItem": _item,
+    "ExpandDims": moves.expanded,
+    "GetItem": moves.item,
     "Matmul": _matmul,
-    "Moveaxis": _axis_moved,
+    "Moveaxis": moves.axis_moved,
     "Pad": _padded,
-    "Repeat": _repeated,
-    "Reshape": reshaped,
-    "Split": _split,
-    "Squeeze": _squeezed,
-    "Stack": _stacked,
-    "SwapAxes": _swapped,
-    "Swapaxes": _swapped,
+    "Repeat": moves.repeated,
+    "Reshape": moves.reshaped,
+    "Split": moves.split,
+    "Squeeze": moves.squeezed,
+    "Stack": moves.stacked,
+    "SwapAxes": moves.swapped,
+    "Swapaxes": moves.swapped,
     "Take": _taken,
-    "Tile": _tiled,
-    "Transpose": _transposed,
-    "Unstack": _unstacked,
+    "Tile": moves.tiled,
+    "Transpose": moves.transposed,
+    "Unstack": moves.unstacked,
 }
 #: Rules that follow variables among the arguments themselves.
 OF_VARIABLES = (each, _einsum, _matmul, _taken)

@@ -38,6 +38,18 @@ def kernel_of(layer: Any) -> keras.Variable:
     return layer._kernel if hasattr(layer, "_kernel") else layer.kernel
 
 
+def table_of(layer: Any) -> keras.Variable:
+    """The variable behind `embeddings`, which are computed with LoRA."""
+    table: keras.Variable = getattr(layer, "_embeddings", None)
+    return layer.embeddings if table is None else table
+
+
+def channel_axis(layer: Any, tensor: keras.KerasTensor) -> int:
+    """The axis of the channels of what a layer is called on."""
+    first = getattr(layer, "data_format", None) == "channels_first"
+    return 1 if first else len(tensor.shape) - 1
+
+
 def adds_bias_to_width(layer: Any, tensor: keras.KerasTensor) -> bool:
     """Whether Keras adds a bias along the width once there are as many channels.
 
@@ -77,7 +89,7 @@ def tell(layer: Any) -> None:
     elif kind is layers.TimeDistributed:
         inner = layer.layer
         read = kernel_of(inner).shape[0] if isinstance(inner, layers.Dense) else None
-    elif kind is layers.Embedding:
+    elif isinstance(layer, layers.Embedding):
         layer.output_dim = layer.variables[0].shape[-1]
     elif kind in _NORMS and layer.variables:
         read, axis = layer.variables[0].shape[0], layer.axis

@@ -40,9 +40,8 @@ def owner_of(model: keras.Model) -> keras.Model:
 def find_blocks(model: keras.Model) -> list[keras.layers.Layer]:
     """Finds the blocks of a model that can be removed, in its order.
 
-    In a KerasHub task or backbone these are its one stack of blocks. In a functional
-    model or `Sequential`, they are the layers of one class that hold other layers and
-    keep the shape of their input. Raises for other models.
+    These are the one stack of a KerasHub model, or the layers of one class in a
+    functional model or `Sequential` that hold others and keep their input's shape.
     """
     owner = owner_of(model)
     if is_backbone(owner):

@@ -1,104 +1,120 @@
-"""Removes features of the residual stream from a KerasHub model.
+"""Removes features of the residual stream, alone or together with heads.
 
-Shapes: D features, d of which stay. An axis of a variable holds features if the model's
-class makes it shorter when its config has a smaller size.
+The graph finds the stream: all that makes, reads and normalizes it. D features, d of
+which stay.
 """
 
+import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
-from keras import ops
 
-from keras_idea._keras.attention import projections_of
-from keras_idea._keras.layers import sublayers, walk
-from keras_idea._keras.variables import copy_training
+from keras_idea._finding.find import FFN
+from keras_idea._graph.atoms import Role
+from keras_idea._graph.find import graph_of
+from keras_idea._graph.group import Axis, Group
+from keras_idea._groups.entries import Labels
+from keras_idea._groups.kinds import FEATURES
 from keras_idea._shapes.blocks import owner_of
-from keras_idea._surgery.copying import rebuilt
+from keras_idea._surgery.narrow_in_place import narrow_whole
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.importance import activation_sums
-from keras_idea.hub.families import HEADS
 from keras_idea.methods.calibration import Samples, captured
 from keras_idea.methods.captures import layer_capture
 
-_SIZE = "hidden_dim"  # what the configs call D
-# Other families derive other sizes from D, or normalize by a mean over all features.
-_FAMILIES = [name for name in HEADS if name != "Gemma4Backbone"]
 # Families that multiply embeddings by the root of the size.
-_SCALED = ("GemmaBackbone", "Gemma3Backbone")
+_SCALED = ("GemmaBackbone", "Gemma3Backbone", "T5GemmaBackbone")
 
 
-def backbone_of(model: keras.Model) -> keras.Model:
-    """Returns the backbone of a KerasHub model whose features can be cut exactly."""
-    backbone = owner_of(model)
-    sees = getattr(backbone, "vision_encoder", None) is not None
-    if type(backbone).__name__ not in _FAMILIES or sees:
+def streams_of(model: keras.Model) -> list[FFN]:
+    """Returns a handle for each residual stream, or each stage, of a model."""
+    groups = [group for group in graph_of(model).groups if group.kind == FEATURES]
+    if not groups:
+        left_out = graph_of(model).left_out
+        paths = list({why: path for path, why in left_out.items()}.values())[:3]
+        reasons = "; ".join(f"{path}: {left_out[path]}" for path in paths)
         raise ArgumentError(
-            f"`targets['features']` supports {', '.join(_FAMILIES)}, for text only. "
-            f"Received: '{model.name}', a {type(backbone).__name__}."
+            f"`targets['features']`: '{model.name}' has no stream of features that "
+            f"layers normalize and nothing else reads: {reasons}. Leave it out."
         )
-    return backbone
+    pooled = getattr(owner_of(model), "pooled_dense", None)
+    if pooled is not None:  # BERT's configs have one number for what it reads and makes
+        groups = [_with_pooled(group, pooled) for group in groups]
+    return [FFN(group.owner.path, group.owner, group) for group in groups]
 
 
-def stream_importance(model: keras.Model, samples: Samples) -> np.ndarray:
+def _with_pooled(group: Group, layer: Any) -> Group:
+    if all(axis.layer is not layer for axis in group.axes):
+        return group
+    held: list[tuple[Any, int, Role]] = [(layer.kernel, 1, "makes")]
+    held += [] if layer.bias is None else [(layer.bias, 0, "own")]
+    more = [Axis(v, axis, role, [layer], Labels(group.units)) for v, axis, role in held]
+    return dataclasses.replace(group, axes=[*group.axes, *more])
+
+
+def stream_importance(
+    model: keras.Model, streams: Sequence[FFN], samples: Samples
+) -> list[np.ndarray]:
     """Returns the mean size of each feature after the norms, summed over the norms.
+
+    One array for each stream.
 
     Source: Minitron (arXiv 2407.14679).
     """
-    backbone = backbone_of(model)
-    norms = [
-        layer
-        for layer in walk(backbone)
-        if not sublayers(layer)
-        and [tuple(v.shape) for v in layer.weights] == [(getattr(backbone, _SIZE),)]
-    ]
+    norms = [_norms(stream) for stream in streams]
     captures = [
         layer_capture(norm, lambda _, outputs, mask: activation_sums(outputs, mask))
-        for norm in norms
+        for norm in [norm for each in norms for norm in each]
     ]
-    sums = captured(model, captures, samples)
-    return sum((s / max(n, 1.0) for s, n in sums), start=np.zeros(1))
+    sums = iter(captured(model, captures, samples))
+    means = [[s / max(n, 1.0) for s, n in (next(sums) for _ in each)] for each in norms]
+    return [sum(each, start=np.zeros(1)) for each in means]
 
 
-def take_features(model: keras.Model, kept: np.ndarray) -> keras.Model:
-    """Returns a new model with the given features (ascending) of the residual stream.
+def _norms(stream: FFN) -> list[keras.layers.Layer]:
+    """Returns the layers that normalize over a stream's features."""
+    axes = getattr(stream.weights, "axes", [])
+    held = {id(axis.layer): axis.layer for axis in axes if axis.role == "own"}
+    makers = set(map(id, stream.weights.makers))
+    return [
+        layer
+        for layer in held.values()
+        if id(layer) not in makers
+        and all(len(variable.shape) == 1 for variable in layer.weights)
+    ]
+
+
+def narrow_streams(
+    model: keras.Model,
+    streams: Sequence[tuple[FFN, np.ndarray]],
+    others: Sequence[tuple[FFN, np.ndarray]],
+) -> None:
+    """Narrows streams to features (ascending), and other groups with them, in place.
 
     If embeddings are multiplied by the root of the size, they are enlarged to make up
     for the smaller size, and the last norm's scale is reduced by the same factor.
+
+    Raises:
+        ArgumentError: If a config cannot say the new sizes.
     """
-    backbone = backbone_of(model)
-    size = getattr(backbone, _SIZE)
-    overrides: dict[str, Any] = {_SIZE: len(kept)}
-    widths = {
-        parts.key.partial_output_shape[-1]
-        for layer in walk(backbone)
-        if (parts := projections_of(layer)) is not None
-    }
-    if len(widths) == 1:  # else the config may derive it from the size
-        overrides["head_dim"] = widths.pop()
-    copy = rebuilt(model, overrides)
-    take_along(model, copy, size, kept)
-    if type(backbone).__name__ in _SCALED:
-        by = math.sqrt(size / len(kept))
-        new = owner_of(copy)
-        new.token_embedding.embeddings.assign(new.token_embedding.embeddings * by)
-        scale = new.layer_norm.scale  # stored minus one
+    sizes = [(stream.hidden_dim, len(kept)) for stream, kept in streams]
+    stuck = narrow_whole(model, [*streams, *others])
+    if stuck:
+        layer, why = stuck[0]
+        raise ArgumentError(
+            f"The config of {type(layer).__name__} '{layer.name}' {why}. Where a head "
+            "is hidden_dim / heads wide, cut both by one share: targets="
+            '{"features": 0.5, "kv_groups": 0.5}. Or cut '
+            "keras_idea.as_functional(model)."
+        )
+    backbone = owner_of(model)
+    if type(backbone).__name__ in _SCALED and streams:
+        (size, left), *_ = sizes
+        by = math.sqrt(size / left)
+        table = backbone.token_embedding.embeddings
+        table.assign(table * by)
+        scale = backbone.layer_norm.scale  # stored minus one
         scale.assign((1 + scale) / by - 1)
-    return copy
-
-
-def take_along(
-    model: keras.Model, copy: keras.Model, size: int, kept: np.ndarray
-) -> None:
-    """Copies what stays of each variable along the axes that are shorter in the copy.
-
-    `size` is the length of these axes in the model. Keras raises if another differs.
-    """
-    for old, new in zip(model.variables, copy.variables, strict=True):
-        copy_training(old, new)
-        value = old.value
-        for axis, lengths in enumerate(zip(old.shape, new.shape, strict=True)):
-            if lengths == (size, len(kept)):
-                value = ops.take(value, kept, axis=axis)
-        new.assign(ops.copy(value))

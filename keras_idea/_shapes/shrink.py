@@ -1,7 +1,8 @@
 """Makes a smaller model from a trained one, in one step and without training."""
 
+import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import keras
@@ -11,10 +12,12 @@ from keras import ops
 from keras_idea import methods
 from keras_idea._finding.budget import Budget
 from keras_idea._finding.explain import why_nothing
-from keras_idea._finding.find import FFN, find_groups
+from keras_idea._finding.find import FFN, all_heads, find_groups
 from keras_idea._finding.targets import check_targets, target_width, target_widths
-from keras_idea._groups.kinds import KINDS
+from keras_idea._groups.kinds import KINDS, KV_GROUPS
+from keras_idea._groups.state import Scoring
 from keras_idea._keras.layers import walk
+from keras_idea._keras.models import compile_arguments
 from keras_idea._shapes.blocks import (
     block_influence,
     find_blocks,
@@ -22,14 +25,19 @@ from keras_idea._shapes.blocks import (
     patterns,
     take_out,
 )
-from keras_idea._shapes.features import stream_importance, take_features
-from keras_idea._shapes.unit_importance import unit_importance
+from keras_idea._shapes.features import (
+    narrow_streams,
+    stream_importance,
+    streams_of,
+)
 from keras_idea._shapes.vocabulary import (
     count_tokens,
     kept_tokens,
     rows_of,
     take_tokens,
 )
+from keras_idea._step.algorithm import Track
+from keras_idea._step.pruner import NeuronPruner
 from keras_idea._step.row_ops import zero_rows
 from keras_idea._surgery.compact import compile_like, narrowed
 from keras_idea._surgery.refit import carry_out_and_refit
@@ -38,7 +46,7 @@ from keras_idea._validation import check_choice, check_int
 from keras_idea.errors import ArgumentError
 from keras_idea.functional.masks import top_k_mask
 from keras_idea.hub.rebuild import check_plain
-from keras_idea.methods.calibration import Samples
+from keras_idea.methods.calibration import Batch, Samples
 from keras_idea.methods.method import Decision, Method
 
 Model = TypeVar("Model", bound=keras.Model)
@@ -72,11 +80,11 @@ def shrink(
             (float in (0, 1)). The axes: "neurons" of each FFN; "kv_groups", key/value
             heads of each attention layer, with their query heads; "channels" of
             convolutions; "blocks" of a KerasHub model, or of a functional model or
-            `Sequential` whose layers of one class hold other layers; "features" of the
-            residual stream of KerasHub's Mistral, Qwen3, Qwen3Moe, Gemma, Gemma 3 (for
-            text) and GptOss; "vocabulary", tokens of a KerasHub `CausalLM` with a
-            byte-level BPE or a SentencePiece BPE tokenizer. With `target_parameters`, a
-            list of kinds or None, as in `IdeaPruneCallback`.
+            `Sequential` whose layers of one class hold other layers; "features" of each
+            residual stream, together with "kv_groups" by one share where a head is
+            hidden_dim / heads wide; "vocabulary", tokens of a KerasHub `CausalLM` with
+            a byte-level BPE or a SentencePiece BPE tokenizer. With `target_parameters`,
+            a list of kinds or None, as in `IdeaPruneCallback`.
         data: samples as for `keras_idea.methods.Activation`, a tuple `(x, y)` or
             `(x, y, sample_weight)` of arrays, or None. The importance is measured on
             them. None is enough for widths by "magnitude", "random" or a method that
@@ -164,16 +172,20 @@ def _cut(
 
     `refit_data` are those of a `Method`; None fits nothing.
     """
-    groups = _groups_of(model, [kind for kind in KINDS if kind in shape])
+    kinds, streams = [kind for kind in KINDS if kind in shape], FEATURES in shape
+    groups = _groups_of(model, kinds, streams)
     if budget:
         sizes = [n for _, n in target_widths({**shape}, budget, model, groups, 1)]
     else:
         sizes = [_size_of(g.kind, shape, g.hidden_dim, g.name) for g in groups]
-    try_groups(model, groups)
-    scores = unit_importance(model, groups, method, samples) if groups else []
-    features = np.zeros(0)
-    if FEATURES in shape and samples is not None:
-        features = stream_importance(model, samples)
+    try_groups(model, [g for g in groups if not (streams and g.kind == KV_GROUPS)])
+    scores = _unit_importance(model, groups, method, samples) if groups else []
+    of_streams: list[np.ndarray] = []
+    if streams and samples is not None:
+        handles = streams_of(model)
+        for size in {handle.hidden_dim for handle in handles}:
+            _size_of(FEATURES, shape, size, model.name)
+        of_streams = stream_importance(model, handles, samples)
     stay = [True] * len(groups)
     if BLOCKS in shape and samples is not None:
         blocks = find_blocks(model)
@@ -184,13 +196,14 @@ def _cut(
         parts = {id(part) for block in gone for part in walk(block)}
         stay = [id(group.layer) not in parts for group in groups]
         model = take_out(model, kept)
-    if FEATURES in shape:
-        count = _size_of(FEATURES, shape, len(features), model.name)
-        order = np.argsort(-features, kind="stable")
-        model = take_features(model, np.sort(order[:count]))
-    if not groups:
+    features = []
+    for importance in of_streams:
+        count = _size_of(FEATURES, shape, len(importance), model.name)
+        order = np.argsort(-importance, kind="stable")
+        features.append(np.sort(order[:count]))
+    if not groups and not features:
         return model
-    groups = _groups_of(model, list(dict.fromkeys(g.kind for g in groups)))
+    groups = _groups_of(model, list(dict.fromkeys(g.kind for g in groups)), streams)
     masks = [
         ops.cast(top_k_mask(score, size), "float32")
         for score, size, stays in zip(scores, sizes, stay, strict=True)
@@ -203,12 +216,22 @@ def _cut(
         decisions = [Decision(ops.convert_to_numpy(mask)) for mask in masks]
         pairs = list(zip(groups, decisions, strict=True))
         carry_out_and_refit(model, pairs, refit_data)
-    return narrowed(model, "shrink()")
+    if not features:
+        return narrowed(model, "shrink()")
+    cuts = list(zip(streams_of(model), features, strict=True))
+    narrow_streams(model, cuts, [(group, group.kept_neurons()) for group in groups])
+    return model
 
 
-def _groups_of(model: keras.Model, kinds: list[str]) -> list[FFN]:
-    """Returns the groups of some kinds; raises if the model has none of a kind."""
+def _groups_of(model: keras.Model, kinds: list[str], streams: bool) -> list[FFN]:
+    """Returns the groups of some kinds; raises if the model has none of a kind.
+
+    `streams`: whether features are cut too, with which a config may hold heads.
+    """
     groups = find_groups(model, kinds) if kinds else []
+    if streams and KV_GROUPS in kinds:
+        groups = [group for group in groups if group.kind != KV_GROUPS]
+        groups += all_heads(model)
     for kind in kinds:
         if all(group.kind != kind for group in groups):
             raise ArgumentError(
@@ -243,3 +266,98 @@ def _size_of(axis: str, shape: Shape, full: int, owner: str) -> int:
             "that, or a float in (0, 1), the fraction that stays."
         )
     return size
+
+
+def _unit_importance(
+    model: keras.Model,
+    groups: Sequence[FFN],
+    method: Method,
+    samples: Samples | None,
+) -> list[Any]:
+    """Returns the importance of each unit, in the shape of each group's mask.
+
+    Raises if the method ranks nothing outside training, or if it is not finite.
+    """
+    importance = method.importance(model, groups, samples)
+    if importance is None:
+        importance = _mean_scores(model, groups, method, samples)
+    for group, values in zip(groups, importance, strict=True):
+        if not np.isfinite(ops.convert_to_numpy(values)).all():
+            raise ArgumentError(
+                f"`importance` of method {method.name!r} must be finite. Received: NaN "
+                f"or infinity for {group.units} of {group.name}."
+            )
+    return importance
+
+
+def _mean_scores(
+    model: keras.Model,
+    groups: Sequence[FFN],
+    method: Method,
+    samples: Samples | None,
+) -> list[Any]:
+    """Returns the mean over batches of a method's scores, with constant weights.
+
+    The steps are those of training, dropout included, on a copy of the model.
+    """
+    if method.decision_step(0, 1) is not None:
+        raise ArgumentError(
+            f"Method {method.name!r} decides during training. Use another method, or "
+            "IdeaPruneCallback; a method of your own needs `importance`."
+        )
+    if not getattr(model, "compiled", False) or model.loss is None:
+        raise ArgumentError(
+            f"Method {method.name!r} needs the loss of '{model.name}'. Call "
+            "`model.compile(optimizer, loss=...)` first."
+        )
+    copy = narrowed(model, "shrink()")
+    arguments = compile_arguments(model)
+    names = ("loss", "loss_weights", "run_eagerly", "jit_compile")
+    keras.Model.compile(
+        copy,
+        keras.optimizers.SGD(0.0),
+        **{name: arguments[name] for name in names},
+    )
+    copy.optimizer.build(copy.trainable_variables)
+    kinds = list(dict.fromkeys(group.kind for group in groups))
+    tracks = [Track(group) for group in find_groups(copy, kinds)]
+    how = method.scoring
+    for track in tracks:  # no moving average: the mean is computed here
+        track.ffn.state.score_by(Scoring(0.0, how.row_reduce, how.matrix_reduce))
+    pruner = NeuronPruner(tracks, method)
+    pruner.attach(copy)
+    totals = [np.zeros(tuple(track.scores.shape)) for track in tracks]
+    count = 0
+    for x, _, y, weight in samples or [Batch(None, {})]:
+        if y is None:
+            raise ArgumentError(
+                f"Method {method.name!r} needs targets: give `data` as (x, y) or (x, "
+                "y, sample_weight) of arrays, or batches of such tuples."
+            )
+        for track in tracks:
+            # What is not measured, such as an expert without tokens, counts as 0.
+            track.scores.assign(ops.zeros(track.scores.shape))
+        # Not the method of a KerasHub task, which would preprocess the data again.
+
+        logs = keras.Model.train_on_batch(copy, x, y, weight, return_dict=True)
+        if not math.isfinite(logs.get("loss", 0.0)):  # a train step may rename it
+            raise ArgumentError(
+                f"The loss of '{model.name}' on `data` is not finite. Look for NaN in "
+                "the data and in the model's weights."
+            )
+        for total, track in zip(totals, tracks, strict=True):
+            total += ops.convert_to_numpy(track.ffn.scores)
+        count += 1
+    pruner.detach(copy)
+    if not count:
+        raise ArgumentError("The calibration data hold no sample. Give at least one.")
+    found = []
+    for group, track, total in zip(groups, tracks, totals, strict=True):
+        mean = (total / count).astype("float32")
+        found.append(ops.convert_to_numpy(track.ffn.state.importance_of(mean)))
+        if not found[-1].any():
+            raise ArgumentError(
+                f"Nothing was measured of {group.name}: the loss on the `data` does "
+                "not depend on its weights, or they are frozen. Use another method."
+            )
+    return found

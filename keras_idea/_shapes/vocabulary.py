@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea._shapes.features import take_along
+from keras_idea._keras.variables import copy_training
 from keras_idea._surgery.copying import rebuilt
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.compare import check_same_outputs, example_arrays
@@ -129,14 +129,13 @@ def kept_tokens(model: keras.Model, size: int, counts: np.ndarray) -> np.ndarray
 def take_tokens(model: Any, kept: np.ndarray) -> keras.Model:
     """Returns a new task with some tokens (ascending ids), whose ids become 0, 1, ...
 
-    Tokens of the tokenizer that have no row get the ids after these. Raises if the new
-    logits of the kept tokens differ.
+    Tokens without a row get the ids after these. Raises if logits differ.
     """
     tokens, rows = check_vocabulary(model), rows_of(model)
     config = model.backbone.get_config()
     sizes = {name: len(kept) for name in _SIZES if config.get(name) == rows}
     copy = rebuilt(model, sizes)
-    take_along(model, copy, rows, kept)
+    _take_along(model, copy, rows, kept)
     beyond = sorted(index for index in tokens.ids.values() if index >= rows)
     places = {int(old): new for new, old in enumerate([*kept, *beyond])}
     ids = {t: places[index] for t, index in tokens.ids.items() if index in places}
@@ -160,3 +159,19 @@ def _check_same_logits(model: Any, copy: Any, kept: np.ndarray) -> None:
         return [values[..., kept] if task is model else values]
 
     check_same_outputs(model, copy, outputs)
+
+
+def _take_along(
+    model: keras.Model, copy: keras.Model, size: int, kept: np.ndarray
+) -> None:
+    """Copies what stays of each variable along the axes that are shorter in the copy.
+
+    `size` is the length of these axes in the model. Keras raises if another differs.
+    """
+    for old, new in zip(model.variables, copy.variables, strict=True):
+        copy_training(old, new)
+        value = old.value
+        for axis, lengths in enumerate(zip(old.shape, new.shape, strict=True)):
+            if lengths == (size, len(kept)):
+                value = ops.take(value, kept, axis=axis)
+        new.assign(ops.copy(value))

@@ -107,11 +107,10 @@ class StepGradients:
         return self._sums[key] if scale is None else self._sums[key] / scale
 
     def by_units(self, cuts: Sequence[Cut], weights: Mapping[int, Tensor]) -> Tensor:
-        """The sum of gradient * weight over each unit's entries: `(F,)` or `(E, F)`.
+        """The gradient of the loss by a factor of each unit: `(F,)` or `(E, F)`.
 
-        This is the gradient of the loss by a factor of each unit. Of an accumulated
-        step it is the part that this call adds. `weights` holds the weights by the
-        `id` of their variable.
+        It is the sum of gradient * weight over the unit's entries; of an accumulated
+        step the part that this call adds. `weights` are by the `id` of their variable.
         """
         total: Tensor = 0.0
         for cut in cuts:

@@ -45,10 +45,7 @@ def scope_of(model: keras.Model) -> contextlib.AbstractContextManager:
 
 
 def sums_over_replicas(gradients: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Gradients as the step is made with them: of all replicas together.
-
-    Keras has scaled each replica's loss by their number.
-    """
+    """Adds up the gradients of all replicas, as Keras has scaled each one's loss."""
     context = _several_replicas()
     if context is None:
         return gradients

@@ -1,8 +1,6 @@
 """Makes a functional model of Keras's layers that computes what another model does.
 
-A KerasHub backbone, or a block with a `call` of its own, is saved by the numbers that
-its constructor takes, and few take one for each convolution. A functional model is
-saved layer by layer, so it can be narrowed anywhere.
+It is saved layer by layer, so it can be narrowed anywhere.
 """
 
 import itertools
@@ -12,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea._graph.find import OPEN_SIZE, followed
+from keras_idea._graph.follow import OPEN_SIZE, followed
 from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.channels import own_reshape
 from keras_idea._keras.layers import (
@@ -40,14 +38,11 @@ _SAMPLES = 3
 def as_functional(model: keras.Model) -> keras.Model:
     """Copies a model as one functional model of the layers that it calls.
 
-    Models and blocks in it are taken apart: what they call is called in one graph. So
-    what is pruned in the copy can be saved and loaded, whatever the configs of these
-    models and blocks hold. Use it for KerasHub's image models, whose presets cannot
-    hold the channels of each convolution. A block that uses weights of its own, adds a
-    loss, or uses random numbers stays one layer.
-
-    The copy shares no variable with the model. It is not compiled, and has no
-    preprocessor: call `task.preprocessor` on the data yourself.
+    Use it for KerasHub's image models, whose presets cannot hold the channels of each
+    convolution: what is pruned in the copy can be saved and loaded. A block that uses
+    weights of its own, adds a loss, or uses random numbers stays one layer. The copy
+    shares no variable with the model. It is not compiled, and has no preprocessor: call
+    `task.preprocessor` on the data yourself.
 
     Args:
         model: keras.Model. Built, and of one or more tensors as inputs: functional,

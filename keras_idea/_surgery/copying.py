@@ -1,8 +1,7 @@
 """Copies a model through its configs, with all that was set on its layers since.
 
-Keras clones functional and `Sequential` models around copies of their layers, and makes
-any other layer of its config, as it does when it loads a file. What no config holds (a
-frozen layer, a Dropout whose rate was changed) is carried over.
+Keras clones functional and `Sequential` models, and makes other layers of their
+configs. What no config holds (a frozen layer, a changed rate) is carried over.
 """
 
 import inspect
@@ -122,10 +121,9 @@ def _of_hub(model: Any, overrides: Mapping[str, Any], **arguments: Any) -> Any:
 
 
 class _Maker:
-    """Makes layers like those of a model, each once, so that what is shared stays so.
+    """Makes layers like those of a model, each once, without values.
 
-    They have no values yet, and may not be built. Layers that are `gone` return what
-    they are given.
+    Layers that are `gone` return what they are given.
     """
 
     def __init__(self, gone: Sequence[Any] = ()) -> None:

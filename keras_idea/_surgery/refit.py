@@ -17,8 +17,8 @@ from keras import ops
 
 from keras_idea import _processes as processes
 from keras_idea._finding.find import FFN
-from keras_idea._graph.operations import channel_axis
 from keras_idea._groups.kinds import KINDS, NEURONS
+from keras_idea._keras.channels import channel_axis
 from keras_idea._keras.float32_products import float32_products
 from keras_idea._keras.layers import student_of
 from keras_idea._keras.optimizer_variables import innermost
@@ -59,8 +59,8 @@ def carry_out_and_refit(
     `H` is what the reader's kernel `W` is multiplied with (of a convolution, what it
     covers at each place), `K` are the rows that stay; see `refit_rows`. A bias is
     fitted too, without a penalty. `lambda` is chosen by the error on every fourth
-    sample, which is held out. Nothing is compiled; for the passes see `Passes`. If a
-    reader cannot be fitted, the groups that are not done are as they were.
+    sample, which is held out. If a reader cannot be fitted, the groups that are not
+    done are as they were.
 
     Args:
         model: keras.Model. Built.
@@ -69,8 +69,7 @@ def carry_out_and_refit(
 
     Raises:
         ArgumentError: If a reader is not supported, or if the samples do not determine
-            it. Too few are rejected before a reader is fitted, unless padding or
-            several lengths hide how many tokens they have.
+            it. Too few are rejected first, unless padding hides their tokens.
     """
     masks = {id(group): np.asarray(decision.mask) > 0 for group, decision in decisions}
     of_group = {id(group): decision for group, decision in decisions}

@@ -17,7 +17,7 @@ from keras import ops
 from keras_idea import _processes as processes
 from keras_idea._finding.find import FFN
 from keras_idea._graph.configs import Stuck, set_configs
-from keras_idea._graph.find import OPEN_SIZE
+from keras_idea._graph.follow import OPEN_SIZE
 from keras_idea._groups.kinds import CHANNELS, KindName
 from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.layers import (

@@ -6,7 +6,7 @@ must not depend on the others, on its place, or on chance.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -86,11 +86,6 @@ class PrunedNumbers:
         self._arrays: dict[int, np.ndarray] = {}
         self._rng = np.random.default_rng(0)
 
-    def are_zero(self, tensors: Iterable[keras.KerasTensor]) -> bool:
-        """Returns whether a pruned neuron is 0 in all of some tensors."""
-        arrays = [self._arrays.get(id(tensor)) for tensor in tensors]
-        return all(a is None or not a[..., _pruned(a)].any() for a in arrays)
-
     def make(
         self,
         function: Callable[..., Any],
@@ -156,23 +151,16 @@ class PrunedNumbers:
                     return "has no finite slope for a pruned neuron"
         return None
 
-    def draw(self, tensor: keras.KerasTensor) -> None:
-        """Makes the pruned neurons of a tensor random numbers."""
-        self._arrays[id(tensor)] = self._random(tensor)
-
     def _array(self, tensor: keras.KerasTensor) -> np.ndarray:
         if id(tensor) not in self._arrays:
-            array = self._random(tensor)
+            array: np.ndarray = 2 * self._rng.normal(size=_few(tensor.shape))
             array[..., _pruned(array)] = 0
-            self._arrays[id(tensor)] = array
+            if tensor.dtype == "bool":
+                array = array > 0
+            whole = not keras.backend.is_float_dtype(tensor.dtype)
+            dtype = tensor.dtype if whole else "float32"
+            self._arrays[id(tensor)] = array.astype(dtype)
         return self._arrays[id(tensor)]
-
-    def _random(self, tensor: keras.KerasTensor) -> np.ndarray:
-        array = 2 * self._rng.normal(size=_few(tensor.shape))
-        if tensor.dtype == "bool":
-            return array > 0
-        whole = not keras.backend.is_float_dtype(tensor.dtype)
-        return array.astype(tensor.dtype if whole else "float32")
 
 
 class _Watching(keras.StatelessScope):

@@ -14,7 +14,7 @@ from keras import ops
 from keras_idea._keras.layers import has_call, without_remat
 from keras_idea._keras.resumed import Kept, PassEnd, resuming
 from keras_idea._typing import Tensor
-from keras_idea._validation import check_int, what_was_raised
+from keras_idea._validation import check_int
 from keras_idea.errors import ArgumentError
 from keras_idea.methods.captures import Capture, Look, Statistic, Sums
 
@@ -125,19 +125,9 @@ def captured(
 ) -> list[tuple[np.ndarray, float]]:
     """Runs a model in evaluation mode over samples, and sums what captures find.
 
-    Args:
-        model: keras.Model. It and its variables are unchanged afterwards.
-        captures: list of `Capture`.
-        samples: `Samples`, or their batches.
-        eager: bool. Compiles nothing, which is faster for few samples. Defaults to
-            False.
-        scopes: a context manager for each batch, or None. Defaults to None.
-
-    Returns:
-        list of (sums, samples) for each capture, in float64.
-
-    Raises:
-        ValueError: If the model cannot be called on the data.
+    Returns (sums, samples) for each capture, in float64; the model is unchanged.
+    `eager` compiles nothing, which is faster for few samples. `scopes` has a context
+    manager for each batch.
     """
     if not has_call(model):
         raise ArgumentError(
@@ -154,7 +144,7 @@ def captured(
         changes.enter_context(without_remat(model))
         scopes = scopes or itertools.repeat(contextlib.nullcontext())
         for batch, scope in zip(samples, scopes, strict=False):
-            with calling(model, batch.inputs), scope:
+            with scope:
                 found = runner.predict_on_batch(
                     {"inputs": batch.inputs, "masks": batch.masks}
                 )
@@ -238,21 +228,3 @@ class Passes:
         scopes = [resuming(self._model, kept) for kept in self._kept]
         [(sums, _)] = captured(self._model, [capture], self._batches, True, scopes)
         return sums
-
-
-@contextlib.contextmanager
-def calling(model: keras.Model, inputs: Any) -> Iterator[None]:
-    """Opens a block that calls a model; its errors describe the data."""
-    try:
-        yield
-    except ArgumentError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        shapes = [tuple(getattr(a, "shape", ())) for a in keras.tree.flatten(inputs)]
-        given = f"a {type(inputs).__name__}"
-        if all(shapes):
-            given = f"inputs of shape {' and '.join(map(str, shapes))}"
-        raise ArgumentError(
-            f"Model '{model.name}' cannot be called on `data`, {given} "
-            f"({what_was_raised(error)}). Give samples of the model's inputs."
-        ) from error

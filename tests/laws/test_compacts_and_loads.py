@@ -137,6 +137,7 @@ def loaded(request, folder):
     return json.loads(ended.stdout.splitlines()[-1])
 
 
+@pytest.mark.daily("torch", "tensorflow")
 def test_a_model_without_a_config_becomes_narrow_itself():
     (case,) = [case for case in CASES if case.name == "a list of blocks"]
     (wide, x), (model, _) = masked(case), masked(case)
@@ -145,6 +146,12 @@ def test_a_model_without_a_config_becomes_narrow_itself():
     assert [group.hidden_dim for group in case.pruned(narrow)] == list(case.kept)
     assert_near(narrow.predict_on_batch(x), wide.predict_on_batch(x), case.within)
     assert_sliced(wide, narrow, 1e-6)
+    # TensorFlow's traced function of the wide model is not the one that trains on.
+    kernels = [kernel for group in case.pruned(narrow) for kernel in group.kernels]
+    before = [to_numpy(kernel) for kernel in kernels]
+    narrow.train_on_batch(*case.data(narrow, BATCH))
+    for kernel, value in zip(kernels, before, strict=True):
+        assert (to_numpy(kernel) != value).any(), kernel.path
 
 
 @cases.laws("loads", few=FEW)

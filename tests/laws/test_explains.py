@@ -68,6 +68,17 @@ def normed():
     return net(D(12, name="up"), L.LayerNormalization(name="norm"), D(3, name="out"))
 
 
+class OneHead(L.Layer):
+    """Recorded twice, as it has code: the values of one head are no heads."""
+
+    def build(self, shape):
+        self.heads = L.MultiHeadAttention(1, 8, name="heads")
+        self.heads.build(shape, shape)
+
+    def call(self, x):
+        return x + self.heads(x, x)
+
+
 @pytest.mark.daily("torch")
 @pytest.mark.parametrize(
     "make, words",
@@ -79,6 +90,7 @@ def normed():
         (read_elsewhere, "up no: output"),
         (quantized, "up no: quantized"),
         (normed, "up no: norm"),
+        (lambda: net(OneHead(name="one"), D(3), shape=(6, 8)), "one/heads no: reads"),
     ],
 )
 def test_where_nothing_can_be_pruned(make, words):

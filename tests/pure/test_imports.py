@@ -21,6 +21,7 @@ FLOORS = [
     {"_groups", "_schedules"},
     {"_layers"},
     {"methods", "hub"},
+    {"_graph"},
     {"_finding"},
     {"_settings", "_step"},
     {"_surgery"},

@@ -169,9 +169,5 @@ def test_rounding_is_no_other_number():
     """torch's gelu differs by 1.2e-6 with the place of a number in an array."""
     shape = (4, 16, 64)
     given, made = keras.KerasTensor(shape), keras.KerasTensor(shape)
-    for _ in range(20):  # each draws other numbers
-        assert why_not_each_number(gelu, shape) is None
-        numbers = PrunedNumbers()
-        for _ in range(5):
-            assert numbers.make(gelu, [given], [made]) is None
-            numbers.draw(given)
+    assert why_not_each_number(gelu, shape) is None
+    assert PrunedNumbers().make(gelu, [given], [made]) is None

@@ -1,0 +1,388 @@
+"""Follows the tensors of a model through all its calls, and joins their atoms."""
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_idea._graph import operations
+from keras_idea._graph.atoms import Atoms, Made, at_axis, has_places, varies
+from keras_idea._graph.layers import (
+    ATTENTION,
+    dense_of,
+    looked_into,
+    rule_of,
+    slides,
+    why_not_followed,
+)
+from keras_idea._keras.channels import input_layers
+from keras_idea._keras.layers import (
+    own_weights,
+    student_of,
+    sublayers,
+    takes_training,
+    walk,
+)
+from keras_idea._keras.models import Functional
+from keras_idea._keras.symbolic import Call, Recording, open_sizes, record
+from keras_idea._layers.ffn import FFNLayer
+from keras_idea._validation import what_was_raised
+from keras_idea.functional.by_numbers import PrunedNumbers
+
+OUTPUT = "it is an output of the model"
+_INPUT = "an input of the model"
+_END = "it enters or leaves a layer that cannot be looked into"
+UNBUILT = (
+    "the model is not built, so its `call` is not known: call it on data (or remove "
+    "`call`, if only `train_step` calls the layers)"
+)
+_HELD = (
+    "the model has no `call` that calls it, so what reads it in `train_step` is not "
+    "known: put the layers in a Sequential or functional model, and call that"
+)
+#: What stands for a height or width that a model leaves open: it may be halved often.
+OPEN_SIZE = 128
+
+
+def followed(
+    model: keras.layers.Layer,
+    training: bool = False,
+    whole: Collection[keras.layers.Layer] = (),
+) -> Recording:
+    """Records what is called in a model, layer by layer; layers in `whole` are one."""
+    made = []
+
+    def apart(layer: keras.layers.Layer) -> bool:
+        return layer not in whole and looked_into(layer)
+
+    sizes = [OPEN_SIZE] if any(slides(layer) for layer in walk(model)) else []
+    for size in (*sizes, 8):
+        with open_sizes(size):
+            made.append(record(student_of(model), apart, training))
+        if not made[-1].opaque:
+            break
+    return min(made, key=lambda recording: len(recording.opaque))
+
+
+def has_code(model: keras.layers.Layer) -> bool:
+    """Returns whether a model holds layers with a `call` that is nobody's known."""
+    return any(
+        looked_into(layer)
+        and not isinstance(layer, (Functional, keras.Sequential, *ATTENTION))
+        and not type(layer).__module__.startswith("keras_hub.")
+        for layer in walk(model)
+    )
+
+
+def compared_by_distillers(model: keras.layers.Layer) -> list[str]:
+    """Names of a student's layers whose outputs a loss compares with its teacher's."""
+    distillers = [m for m in walk(model) if isinstance(m, keras.distillation.Distiller)]
+    losses = [loss for each in distillers for loss in each.distillation_losses]
+    names = [getattr(loss, "student_layer_name", None) for loss in losses]
+    return [name for name in names if name]
+
+
+class Follow:
+    """Follows the calls of a model."""
+
+    def __init__(self, model: keras.layers.Layer) -> None:
+        self.atoms = Atoms()
+        self.layers = list(walk(student_of(model)))
+        self.sized: list[tuple[Any, np.ndarray]] = []
+        #: dict, path of a layer that is not followed -> why.
+        self.unseen: dict[str, str] = {}
+        self.numbers = PrunedNumbers()
+        #: Atoms in tensors where a unit of zeros may not be 0.
+        self.alive: list[np.ndarray] = []
+        #: `id`s of the operations Reshape in graphs, which know sizes as layers do.
+        self._in_graphs = {
+            id(operation)
+            for layer in self.layers
+            if isinstance(layer, Functional)
+            for operation in layer.operations
+            if type(operation).__name__ == "Reshape"
+        }
+        self._held = set(map(id, self.layers)) | self._in_graphs
+        self._compared = compared_by_distillers(model)
+        self._zero: set[int] = set()
+        self._kept: list[keras.KerasTensor] = []
+        self._told: set[int] = set()  # vectors that code has read, told by their values
+
+    def whole(self, recording: Recording) -> None:
+        """Goes through a recording, and settles what enters and leaves it."""
+        atoms, outputs = self.atoms, set(map(id, recording.outputs))
+        for tensor in recording.inputs:
+            atoms.of_tensor[id(tensor)] = atoms.constant(tensor, _INPUT)
+        for call in recording.calls:
+            self._call(call)
+            kernel = dense_of(call.operation) or slides(call.operation)
+            if kernel and not outputs.isdisjoint(map(id, call.outputs)):
+                self._settle_made(call)
+        for reason, tensors in (
+            (OUTPUT, recording.outputs),
+            (_END, recording.ends),
+            ("a loss of the Distiller reads it", self._compared_in(recording)),
+        ):
+            for tensor in tensors:
+                if id(tensor) in atoms.of_tensor:
+                    atoms.settle(atoms.of(tensor), reason)
+        for model, given in recording.entrances:
+            self._entrance(model, given)
+        for variable in recording.read:
+            if id(variable) in self._told:
+                continue
+            atoms.settle_variable(variable, "a layer computes with its kernel")
+        for holder in recording.opaque:
+            self._not_followed(holder, why_opaque(holder, recording))
+        for holder in recording.holders:
+            self._not_followed(holder, _HELD)
+
+    def _not_followed(self, holder: keras.layers.Layer, reason: str) -> None:
+        """Settles what a layer holds and calls itself, in a way that is not known."""
+        for part in (holder, *sublayers(holder)):
+            if part is holder or not looked_into(part):
+                for variable in own_weights(part)[0]:
+                    self.atoms.settle_variable(variable, reason)
+                if part is not holder:
+                    self._unseen(part, reason)
+
+    def _call(self, call: Call) -> None:
+        atoms, layer = self.atoms, call.operation
+        is_layer = isinstance(layer, keras.layers.Layer)
+        name = type(layer).__name__
+        why = None
+        if isinstance(layer, FFNLayer):
+            self._end(call, f"{name} '{layer.name}' reads or makes it", False)
+            return
+        rule = rule_of(layer) if is_layer else operations.RULES.get(name)
+        if not is_layer:
+            call = self._as_tensors(call, rule not in operations.OF_VARIABLES)
+        made: Made = None
+        if rule is not None and call.inputs and call.outputs:
+            why = why_not_followed(call) if is_layer else None
+            made = why or rule(atoms, layer, call)
+            if isinstance(made, np.ndarray) and _reads_activity(layer):
+                reason = f"an activity regularizer of '{layer.name}' reads it"
+                atoms.settle(made, reason)
+                made = atoms.constant(call.outputs[0], reason)
+        elif self._all_fixed(call):
+            why = atoms.reasons[atoms.of(call.inputs[0]).ravel()[0]]
+        if made is None and why is None:
+            made = self._by_numbers(call)
+        if made is None:
+            name = f"{name} '{layer.name}'" if is_layer else f"the operation {name}"
+            self._end(call, why or f"{name} mixes, reads or makes it")
+        elif isinstance(made, str):
+            self._end(call, made)
+        else:
+            arrays = made if isinstance(made, list) else [made]
+            for tensor, of_tensor in zip(call.outputs, arrays, strict=True):
+                atoms.of_tensor[id(tensor)] = of_tensor
+            self._note_zeros(call, arrays)
+            if type(layer) is keras.layers.Reshape or id(layer) in self._in_graphs:
+                self._sizes(layer, arrays[0])
+
+    def _as_tensors(self, call: Call, whole: bool) -> Call:
+        """Puts tensors in the place of values of variables.
+
+        They have units along the axis of a vector, or the last axis of others. Of a
+        vector a layer may have made another shape: it is told by its numbers. `whole`:
+        whether variables themselves are replaced, too.
+        """
+        known: dict[int, keras.KerasTensor] = {}
+        for held in call.arguments:
+            if isinstance(held, keras.Variable):
+                wide = [a for a, size in enumerate(held.shape) if size > 1]
+                if whole and wide:
+                    along = self.atoms.along_variable(held, wide[-1], "own", None)
+                    known[id(held)] = self._stand_in(held, along, wide[-1])
+            elif has_places(held) and not isinstance(held, keras.KerasTensor):
+                array = keras.ops.convert_to_numpy(held)
+                axes = [a for a in range(array.ndim) if varies(array, a)]
+                variable = self._vector(array, axes)
+                if variable is not None:
+                    axis = int(np.argmax(variable.shape))
+                    along = self.atoms.along_variable(variable, axis, "own", None)
+                    known[id(held)] = self._stand_in(held, along, axes[0])
+        if not known:
+            return call
+        given = keras.tree.map_structure(
+            lambda leaf: known.get(id(leaf), leaf), call.given
+        )
+        return dataclasses.replace(call, given=given)
+
+    def _vector(self, array: np.ndarray, axes: Sequence[int]) -> Any:
+        """The variable with the numbers of an array along its one axis, or None."""
+        if len(axes) != 1:
+            return None
+        numbers = np.moveaxis(array, axes[0], 0).reshape(array.shape[axes[0]], -1)[:, 0]
+        for layer in self.layers:
+            for variable in own_weights(layer)[0]:
+                sizes = [size for size in variable.shape if size > 1]
+                if sizes == [len(numbers)]:
+                    value = keras.ops.convert_to_numpy(variable.value).ravel()
+                    if (value == numbers).all():
+                        self._told.add(id(variable))
+                        return variable
+        return None
+
+    def _stand_in(self, held: Any, along: np.ndarray, axis: int) -> keras.KerasTensor:
+        made = keras.KerasTensor(tuple(held.shape), "float32")
+        self._kept.append(made)  # tensors are told apart by their `id`
+        self.atoms.of_tensor[id(made)] = at_axis(along, axis, len(held.shape))
+        return made
+
+    def _all_fixed(self, call: Call) -> bool:
+        held = (
+            isinstance(call.operation, keras.layers.Layer) and call.operation.variables
+        )
+        fixed = all(self.atoms.are_fixed(self.atoms.of(t)) for t in call.inputs)
+        return bool(call.inputs) and fixed and not held
+
+    def _by_numbers(self, call: Call) -> Made:
+        """What acts on each unit of the last axis alone, as numbers say."""
+        layer: Any = call.operation
+        arrays = [self.atoms.of(tensor) for tensor in call.inputs]
+        if not arrays or len(call.outputs) != 1:
+            return None
+        modes: tuple[bool | None, ...] = (None,)
+        if isinstance(layer, keras.layers.Layer):
+            theirs = type(layer).__module__.startswith("keras.")
+            built = not theirs and type(layer).build is not keras.layers.Layer.build
+            if layer.variables or sublayers(layer) or built or _looks_across(layer):
+                return None
+            modes = (False, True) if takes_training(layer) else (None,)
+        if any(array.size > array.shape[-1] for array in arrays):
+            return None
+        if any(isinstance(a, keras.Variable) for a in call.arguments):
+            return None
+        for training in modes:
+            function = call.function(training)
+            why = self.numbers.make(function, call.inputs, call.outputs)
+            if why is not None:
+                name = type(layer).__name__
+                return f"{name} {why}"
+        first = max(arrays, key=np.size)
+        for other in arrays:
+            if other is not first:
+                self.atoms.join(first, other)
+        return first.reshape((1,) * (len(call.outputs[0].shape) - 1) + (-1,))
+
+    def _note_zeros(self, call: Call, arrays: Sequence[np.ndarray]) -> None:
+        """Notes tensors in which a unit of zeros is 0, and the atoms of others."""
+        operation: Any = call.operation
+        dense, name = dense_of(operation), type(operation).__name__
+        zeros = [id(tensor) in self._zero for tensor in call.inputs]
+        if dense is not None:
+            zero = _of_zero(dense.activation)
+        elif isinstance(operation, keras.layers.Activation):
+            zero = all(zeros) and _of_zero(operation.activation)
+        elif name == "Multiply":
+            zero = any(zeros)
+        elif name == "BatchNormalization":
+            zero = operation.scale or (not operation.center and all(zeros))
+        else:
+            tensors = all(isinstance(a, keras.KerasTensor) for a in call.arguments)
+            zero = all(zeros) and name not in _NOT_OF_ZEROS
+            zero = zero and (tensors or name not in _OF_TENSORS)
+        for tensor, array in zip(call.outputs, arrays, strict=True):
+            if zero:
+                self._zero.add(id(tensor))
+            else:
+                self.alive.append(np.unique(array))
+
+    def _end(self, call: Call, reason: str, unseen: bool = True) -> None:
+        """Settles all that a call is given, holds and makes."""
+        atoms = self.atoms
+        for tensor in call.inputs:
+            atoms.settle(atoms.of(tensor), reason)
+        held = [a for a in call.arguments if isinstance(a, keras.Variable)]
+        if isinstance(call.operation, keras.layers.Layer) and unseen:
+            held += call.operation.variables
+            self._unseen(call.operation, reason)
+        for variable in held:
+            atoms.settle_variable(variable, reason)
+        for tensor in call.outputs:
+            atoms.of_tensor[id(tensor)] = atoms.constant(tensor, reason)
+
+    def _unseen(self, holder: keras.layers.Layer, reason: str) -> None:
+        """Notes the layers with kernels in a layer that is not looked into."""
+        for part in walk(holder):
+            if slides(part) or dense_of(part) is part:
+                self.unseen.setdefault(part.path, reason)
+
+    def _settle_made(self, call: Call) -> None:
+        """Has the first reason of what makes an output be that, not a softmax in it."""
+        for place in list(self.atoms.places.values()):
+            if call.operation in place.layers and place.role == "makes":
+                self.atoms.settle(place.atoms, OUTPUT, first=True)
+
+    def _entrance(
+        self, model: keras.layers.Layer, given: Sequence[keras.KerasTensor]
+    ) -> None:
+        inputs = input_layers(model)
+        if len(inputs) == len(given):
+            for layer, tensor in zip(inputs, given, strict=True):
+                self._sizes(layer, self.atoms.of(tensor))
+            return
+        for tensor in given:
+            why = "it enters a nested model whose inputs are not known"
+            self.atoms.settle(self.atoms.of(tensor), why)
+
+    def _sizes(self, layer: Any, atoms: np.ndarray) -> None:
+        """Notes a layer that knows the number of units of what it makes."""
+        if atoms.size == 1:
+            return
+        if id(layer) in self._held:
+            self.sized.append((layer, atoms))
+        else:  # made in a `call`, of a number that nobody can change
+            shape = getattr(layer, "target_shape", None)
+            why = f"code holds its number, in a Reshape to {shape}"
+            self.atoms.settle(atoms, why)
+
+    def _compared_in(self, recording: Recording) -> list[keras.KerasTensor]:
+        made = [(call.operation, call.outputs) for call in recording.calls]
+        made += list(recording.returned.items())
+        named = [ts for layer, ts in made if layer.name in self._compared]
+        return [tensor for tensors in named for tensor in tensors]
+
+
+#: Regularizers to which each unit counts alone, and one of zeros not at all.
+_SUMS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
+#: What makes other numbers of zeros; and what does where one argument is a number.
+_NOT_OF_ZEROS = frozenset(
+    """AlphaDropout Clip Exp GaussianNoise GroupNormalization HardSigmoid LogSigmoid
+    Rescaling Sigmoid Softmax Softplus Where""".split()
+)
+_OF_TENSORS = frozenset("Add Maximum Minimum Subtract".split())
+
+
+def _of_zero(activation: Any) -> bool:
+    """Returns whether an activation makes 0 of 0."""
+    try:
+        made = activation(keras.ops.zeros((1, 1)))
+    except Exception:  # as of a layer that was built for another shape
+        return False
+    return not keras.ops.convert_to_numpy(made).any()
+
+
+def _reads_activity(layer: Any) -> bool:
+    """Returns whether a regularizer mixes what a layer makes."""
+    regularizer = getattr(layer, "activity_regularizer", None)
+    return regularizer is not None and not isinstance(regularizer, _SUMS)
+
+
+def _looks_across(layer: Any) -> bool:
+    """Returns whether a layer looks for numbers which an example would not have."""
+    return isinstance(layer, keras.layers.Masking)
+
+
+def why_opaque(holder: keras.layers.Layer, recording: Recording) -> str:
+    """Returns why it is not known what a layer does with those in it."""
+    cause, error = recording.causes.get(holder, (holder, recording.opaque[holder]))
+    return (
+        f"'{holder.name}', which holds it, cannot be called on a symbolic batch of 2: "
+        f"{type(cause).__name__} '{cause.name}' raised {what_was_raised(error)}"
+    )
