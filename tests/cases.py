@@ -43,7 +43,13 @@ ON_EACH = (
     "channels, grouped",
     "hub llama3",
 )
-AT_NIGHT = ("hub qwen3", "hub t5", "hub roberta")
+AT_NIGHT = (
+    "hub qwen3",
+    "hub t5",
+    "hub roberta",
+    "hub gemma, heads",
+    "hub qwen3, heads",
+)
 
 
 def _sgd():
@@ -192,6 +198,17 @@ def _hub(name, says, optimizer=_sgd, kept=(12, 12), **arguments):
     """A family of KerasHub."""
     make = _2(m.hub, name)
     return Case(f"hub {name}", make, says, kept, optimizer, **arguments)
+
+
+def _heads_of(name, attention, left):
+    """Half of the key/value heads of a family of KerasHub, with their query heads."""
+    block = attention.partition("_%d")[0]
+    says = [f"{block}_{i} 24 neurons" for i in (0, 1)]
+    says += [f"{attention % i} 2 key/value heads" for i in (0, 1)]
+    make = _2(m.hub, name, num_query_heads=4, num_key_value_heads=2)
+    half = {"kv_groups": 0.5}
+    says = f"{', '.join(says)}; {left}"
+    return Case(f"hub {name}, heads", make, says, (1, 1), targets=half)
 
 
 _LAYERS = "transformer_layer_0 24 neurons, transformer_layer_1 24 neurons; "
@@ -418,6 +435,22 @@ CASES = [
         targets={"neurons": 0.5, "kv_groups": 0.5},
         also="algorithm resumes",
     ),
+    Case(
+        "a user's attention",
+        m.users_attention,
+        "attention 4 key/value heads; out output",
+        (2,),
+        targets={"kv_groups": 0.5},
+        also="algorithm",
+    ),
+    Case(
+        "packed attention",
+        m.packed_attention,
+        "qkv 4 key/value heads; out output",
+        (2,),
+        lambda: o.Adam(0.01),
+        targets={"kv_groups": 0.5},
+    ),
     # Channels.
     Case(
         "channels",
@@ -488,6 +521,15 @@ CASES = [
     _hub(
         "roberta",
         _LAYERS + "*output_dense <output, *attention_layer config",
+    ),
+    _heads_of(
+        "mistral",
+        "transformer_layer_%d/self_attention",
+        "*output_dense <MistralLayerNorm",
+    ),
+    _heads_of("gemma", "decoder_block_%d/attention", "*/ffw_linear <RMSNormalization"),
+    _heads_of(
+        "qwen3", "transformer_layer_%d/self_attention", "*output_dense <Qwen3LayerNorm"
     ),
     _hub(
         "vit",

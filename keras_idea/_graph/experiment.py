@@ -135,6 +135,8 @@ class Search:
             right, wrong = self._judge(made)
             if right and not wrong:
                 return {path: number}
+            if any(self.before.sizes.get(p) != self.after.sizes.get(p) for p in wrong):
+                continue  # it moves what another number has moved
             if right or made.why:
                 opened.append((path, number))
                 fixed += [self.wanted[place] for place in wrong]
@@ -170,7 +172,9 @@ class Search:
                     change = path, value * new // old
                     likely = rank if value == old else 2
                     found[change] = min(likely, found.get(change, likely))
-        return [(c, found[c] < 2) for c in sorted(found, key=found.__getitem__)]
+        # Heads may be as many as the features of one: "dim" and "size" come after.
+        order = sorted(found, key=lambda c: (found[c], _is_size(name_of(c[0]))))
+        return [(change, found[change] < 2) for change in order]
 
     def _judge(self, made: Made) -> tuple[list, list]:
         """The axes that move to their wanted sizes, and those that move to others."""
@@ -326,6 +330,10 @@ def _together(
             for one in itertools.combinations(free, more):
                 if len(trial := dict([*some, *one])) == count + more:
                     yield trial
+
+
+def _is_size(name: str) -> bool:
+    return "dim" in name or "size" in name
 
 
 def name_of(path: Path) -> str:

@@ -1,7 +1,7 @@
 """Follows the tensors of a model through all its calls, and joins their atoms."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import keras
@@ -46,13 +46,21 @@ _HELD = (
 OPEN_SIZE = 128
 
 
-def followed(model: keras.layers.Layer, training: bool = False) -> Recording:
-    """Records what is called in a model, layer by layer."""
+def followed(
+    model: keras.layers.Layer,
+    training: bool = False,
+    whole: Collection[keras.layers.Layer] = (),
+) -> Recording:
+    """Records what is called in a model, layer by layer; layers in `whole` are one."""
     made = []
+
+    def apart(layer: keras.layers.Layer) -> bool:
+        return layer not in whole and looked_into(layer)
+
     sizes = [OPEN_SIZE] if any(slides(layer) for layer in walk(model)) else []
     for size in (*sizes, 8):
         with open_sizes(size):
-            made.append(record(student_of(model), looked_into, training))
+            made.append(record(student_of(model), apart, training))
         if not made[-1].opaque:
             break
     return min(made, key=lambda recording: len(recording.opaque))
@@ -88,7 +96,15 @@ class Follow:
         self.numbers = PrunedNumbers()
         #: Atoms in tensors where a unit of zeros may not be 0.
         self.alive: list[np.ndarray] = []
-        self._held = set(map(id, self.layers))
+        #: `id`s of the operations Reshape in graphs, which know sizes as layers do.
+        self._in_graphs = {
+            id(operation)
+            for layer in self.layers
+            if isinstance(layer, Functional)
+            for operation in layer.operations
+            if type(operation).__name__ == "Reshape"
+        }
+        self._held = set(map(id, self.layers)) | self._in_graphs
         self._compared = compared_by_distillers(model)
         self._zero: set[int] = set()
         self._kept: list[keras.KerasTensor] = []
@@ -165,7 +181,7 @@ class Follow:
             for tensor, of_tensor in zip(call.outputs, arrays, strict=True):
                 atoms.of_tensor[id(tensor)] = of_tensor
             self._note_zeros(call, arrays)
-            if type(layer) is keras.layers.Reshape:
+            if type(layer) is keras.layers.Reshape or id(layer) in self._in_graphs:
                 self._sizes(layer, arrays[0])
 
     def _as_tensors(self, call: Call, whole: bool) -> Call:

@@ -183,13 +183,23 @@ def item(atoms: Atoms, operation: Any, call: Call) -> Made:
         if part is None:
             array = np.expand_dims(array, axis)
         elif isinstance(part, slice):
-            bounds = part.start, part.stop, part.step
-            if bounds not in ((None, None, None), (None, None, -1)):
-                array = atoms.whole(array, axis)
-            if part.step == -1 and array.shape[axis] > 1:
-                array = np.flip(array, axis)
+            array = _sliced(atoms, array, part, axis)
         else:
             array = atoms.whole(array, axis).take(0, axis)
             axis -= 1
         axis += 1
     return array if array.ndim == len(call.outputs[0].shape) else None
+
+
+def _sliced(atoms: Atoms, array: np.ndarray, part: slice, axis: int) -> np.ndarray:
+    """Follows a slice; a third is taken for queries, keys or values, as of `Split`."""
+    size = array.shape[axis]
+    if (part.start, part.stop) == (None, None) and part.step in (None, -1):
+        return array if part.step is None or size == 1 else np.flip(array, axis)
+    start, stop, step = part.indices(size)
+    if step != 1 or size == 1 or 3 * (stop - start) != size or 3 * start % size:
+        return atoms.whole(array, axis)
+    thirds = np.split(array, 3, axis)
+    for other in thirds[1:]:
+        atoms.join(thirds[0], other)
+    return thirds[3 * start // size]

@@ -284,7 +284,8 @@ def state_of(
         # In the layer's scope, so that no two states have the same path; of a layer in
         # several replicas with a copy in each.
         strategy = getattr(first.variable.value, "distribute_strategy", None)
-        with scope_at(layer.path), strategy.scope() if strategy else nullcontext():
+        path = layer.path or layer.name
+        with scope_at(path), strategy.scope() if strategy else nullcontext():
             state.build(first.neurons, max(lengths), matrices, experts)
         state.row_lengths = tuple(lengths)
         state.by_unit = experts is not None or by_unit

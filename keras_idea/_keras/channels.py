@@ -159,11 +159,24 @@ def tell_size(layer: Any, axis: int, size: int) -> None:
         if shape[axis] != -1:
             shape[axis] = size
             layer.target_shape = tuple(shape)
+    elif not isinstance(layer, layers.Layer):  # the operation, in a graph
+        shape = list(layer.newshape)
+        if shape[axis + 1] != -1:
+            shape[axis + 1] = size
+            layer.newshape = tuple(shape)
+            layer._auto_config = type(layer._auto_config)(newshape=layer.newshape)
     else:
         shape = list(layer._batch_shape)
         shape[axis + 1] = size
         layer._batch_shape = tuple(shape)
         layer._input_tensor._shape = tuple(shape)
+
+
+def own_reshape(operation: Any) -> Any:
+    """An operation, which has no state; a copy of one that `tell_size` may change."""
+    if type(operation).__name__ != "Reshape":
+        return operation
+    return type(operation)(operation.newshape, name=operation.name)
 
 
 def input_layers(model: Any) -> list[keras.layers.Layer]:

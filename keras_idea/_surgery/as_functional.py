@@ -10,9 +10,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea._graph.follow import OPEN_SIZE
-from keras_idea._graph.layers import looked_into
+from keras_idea._graph.follow import OPEN_SIZE, followed
 from keras_idea._keras.callbacks import warn_user
+from keras_idea._keras.channels import own_reshape
 from keras_idea._keras.layers import (
     copy_flags,
     is_rematerialized,
@@ -20,13 +20,7 @@ from keras_idea._keras.layers import (
     rematerialize,
     walk,
 )
-from keras_idea._keras.symbolic import (
-    Call,
-    Recording,
-    open_sizes,
-    record,
-    tensors_in,
-)
+from keras_idea._keras.symbolic import Call, Recording, tensors_in
 from keras_idea._surgery.copying import (
     carry_settings,
     copy_values,
@@ -138,19 +132,12 @@ class _Copies:
 
 def _calls(model: keras.Model) -> Recording:
     """Records what a model calls, with blocks whole that use weights of their own."""
-    whole: set[int] = set()
-
-    def apart(layer: keras.layers.Layer) -> bool:
-        return looked_into(layer) and id(layer) not in whole
-
-    while True:
-        with open_sizes(OPEN_SIZE):
-            found = record(model, apart)
-        more = {id(layer) for layer in _to_leave_whole(model, found)} - whole
-        if not more:
-            break
-        whole.update(more)
-    if found.holders or id(model) in whole or not found.calls:
+    whole = set[keras.layers.Layer]()
+    found = followed(model)
+    while more := set(_to_leave_whole(model, found)) - whole:
+        whole |= more
+        found = followed(model, whole=whole)
+    if found.holders or model in whole or not found.calls:
         why = found.opaque.get(model)
         raise ArgumentError(
             f"Model '{model.name}' cannot be made functional: it cannot be followed on "
@@ -198,7 +185,7 @@ def _again(call: Call, copies: _Copies, made: dict[int, keras.KerasTensor]) -> N
         (call.given, call.masks),
         none_is_leaf=True,
     )
-    operation = call.operation
+    operation = own_reshape(call.operation)
     if type(operation) is keras.layers.Identity:
         made[id(call.outputs[0])] = args[0]
         return

@@ -15,6 +15,7 @@ import numpy as np
 from keras_idea._finding.find import find_groups
 from keras_idea._graph.configs import warn_of_stuck
 from keras_idea._groups.state import NeuronState, scope_at
+from keras_idea._keras.channels import own_reshape
 from keras_idea._keras.layers import (
     copy_flags,
     first_argument,
@@ -131,8 +132,8 @@ class _Maker:
 
     def of(self, layer: Any) -> Any:
         """The copy of a layer, or of an operation in a functional graph."""
-        if id(layer) in self._gone or not isinstance(layer, keras.layers.Layer):
-            return layer  # an operation has no state
+        if id(layer) in self._gone:
+            return layer
         if hasattr(layer, "adapt") and not layer.weights:
             return layer  # a table of words, which no config holds
         if id(layer) not in self._made:
@@ -140,6 +141,8 @@ class _Maker:
         return self._made[id(layer)]
 
     def _new(self, layer: Any) -> Any:
+        if not isinstance(layer, keras.layers.Layer):
+            return own_reshape(layer)
         if is_backbone(layer) or is_task(layer):
             made = (
                 rebuild_task(layer, self.of(layer.backbone))

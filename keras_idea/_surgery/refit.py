@@ -217,7 +217,7 @@ def _reader(group: FFN) -> Reader:
 def _first_axes(group: FFN) -> keras.Variable:
     """Returns the kernel that reads a group; its first axes must be the units."""
     last = group.kernel_cuts()[-1]
-    first = last.axis == 0
+    first = last.axis == 0 and (group.kind == NEURONS or not last.scattered)
     for reader in group.weights.readers[:1]:
         if group.kind != NEURONS and isinstance(reader, keras.layers.EinsumDense):
             inputs, kernel = reader.equation.split("->")[0].split(",")

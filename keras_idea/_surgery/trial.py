@@ -16,7 +16,7 @@ from keras import ops
 
 from keras_idea import _processes as processes
 from keras_idea._finding.find import FFN
-from keras_idea._graph.configs import set_configs
+from keras_idea._graph.configs import Stuck, set_configs
 from keras_idea._graph.follow import OPEN_SIZE
 from keras_idea._groups.kinds import CHANNELS, KindName
 from keras_idea._keras.callbacks import warn_user
@@ -120,6 +120,7 @@ class _Trial:
 
     def __init__(self, model: keras.layers.Layer, size: int) -> None:
         self._model, self._size = model, size
+        self._stuck: list[Stuck] = []
 
     @functools.cached_property
     def _inputs(self) -> Any:
@@ -149,7 +150,10 @@ class _Trial:
             with self._narrow(cuts) as values:
                 narrow = self._outputs(values)
         except Exception as error:
-            return f"the model raises {what_was_raised(error)}"
+            raised = f"the model raises {what_was_raised(error)}"
+            for layer, why in self._stuck:
+                return f"{raised}. The config of {layer.name!r} {why}"
+            return raised
         if _same(masked, narrow, tolerance):
             return ""
         if not _same(masked, self._outputs(self._masked(cuts)), tolerance):
@@ -184,7 +188,7 @@ class _Trial:
                     undo.callback(cut.narrow_labels(kept))
                     changed.append(cut.variable)
                 group.weights.set_hidden_dim(kept.shape[-1])
-            set_configs(self._model, changed, units, undo)
+            self._stuck = set_configs(self._model, changed, units, undo)
             yield values
 
     def _outputs(self, values: dict[int, Tensor]) -> list[np.ndarray]:

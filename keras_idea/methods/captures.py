@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import keras
 from keras import ops
 
+from keras_idea._graph.layers import dense_of
 from keras_idea._groups.kinds import KINDS, KV_GROUPS
 from keras_idea._keras.channels import channel_axis
 from keras_idea._keras.layers import first_argument, mask_of, stored_kernel
@@ -165,7 +166,7 @@ def capture_of(group: Any, statistic: Statistic) -> Capture:
         return Capture(group.name, layers, channels, statistic, masks=False)
     heads = group.kind == KV_GROUPS
     reader = group.weights.readers[0] if heads else group.weights.shown_by
-    if reader is None:
+    if reader is None or (heads and dense_of(reader) is not reader):
         raise ArgumentError(
             f"The hidden activations of {group.name} are the input of no single layer, "
             "so they cannot be measured. Use method='sensitivity', or leave it out."
@@ -179,6 +180,8 @@ def capture_of(group: Any, statistic: Statistic) -> Capture:
         elif heads and len(stored_kernel(reader).shape) > 2:  # heads have an axis
             features = inputs.shape[-2] * inputs.shape[-1]
             inputs = ops.reshape(inputs, (*ops.shape(inputs)[:-2], features))
+        elif heads and (entries := group.kernel_cuts()[-1].scattered) is not None:
+            inputs = ops.take(inputs, entries.places.ravel().astype("int32"), axis=-1)
         return (inputs,)
 
     owner = group.layer if heads else None

@@ -81,6 +81,13 @@ GROUPS = {
             Place("grouped/attention_output/kernel", 0),
         ],
     ],
+    "a user's attention": [
+        [
+            *(Place(f"attention/{name}/kernel", 1) for name in "qkv"),
+            Place("attention/o/kernel", 0),
+            *(Place(f"attention/{name}/bias", 0, False) for name in "qkv"),
+        ]
+    ],
     # A channel is scored where it is read, which may be at several places.
     "channels": [
         [

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 from keras import layers as L
+from keras import ops
 from keras import optimizers as o
 
 import keras_idea as ki
@@ -179,6 +180,22 @@ def heads(names=("grouped", "single")):
         x = L.Add()([x, layer(x, x)])
         x = L.Add()([x, D(8, name=f"{name}_down")(D(12, "gelu", name=f"{name}_up")(x))])
     return keras.Model(inputs, D(2, name="out")(x))
+
+
+def users_attention():
+    layers = trained_only.Attention(name="attention"), D(3, name="out")
+    return net(*layers, shape=(5, 8))
+
+
+def packed_attention(heads=4, size=3):
+    """One Dense for queries, keys and values, in a graph of Keras's operations."""
+    inputs = keras.Input((5, 8))
+    packed = L.Reshape((5, 3, heads, size))(D(3 * heads * size, name="qkv")(inputs))
+    q, k, v = (packed[:, :, i] for i in range(3))
+    scores = L.Softmax()(ops.einsum("bthd,bshd->bhts", q, k) * size**-0.5)
+    y = ops.transpose(ops.matmul(scores, ops.transpose(v, (0, 2, 1, 3))), (0, 2, 1, 3))
+    y = D(8, name="o")(ops.reshape(y, (-1, 5, heads * size)))
+    return keras.Model(inputs, D(3, name="out")(L.Add()([inputs, y])))
 
 
 def normed_channels():

@@ -148,6 +148,54 @@ class Mixer(layers.Layer):
         return {**super().get_config(), "width": self.width}
 
 
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class Attention(layers.Layer):
+    """Grouped queries with rotated positions; as many key heads as features of one."""
+
+    def __init__(self, head_dim=4, num_heads=8, num_kv_heads=4, **kwargs):
+        super().__init__(**kwargs)
+        self.head_dim, self.num_heads = head_dim, num_heads
+        self.num_kv_heads = num_kv_heads
+
+    def build(self, shape):
+        features, groups = (
+            heads * self.head_dim for heads in (self.num_heads, self.num_kv_heads)
+        )
+        self.q, self.o = (
+            layers.Dense(size, name=name)
+            for name, size in (("q", features), ("o", shape[-1]))
+        )
+        self.k, self.v = (layers.Dense(groups, name=name) for name in "kv")
+        for part in (self.q, self.k, self.v):
+            part.build(shape)
+        self.o.build((*shape[:-1], features))
+
+    def rotated(self, x):
+        steps = ops.cast(ops.arange(ops.shape(x)[1]), "float32")[:, None, None]
+        angles = steps / 2.0 ** ops.arange(self.head_dim // 2, dtype="float32")
+        some, others = ops.split(x, 2, axis=-1)
+        sines, cosines = ops.sin(angles), ops.cos(angles)
+        parts = [some * cosines - others * sines, others * cosines + some * sines]
+        return ops.concatenate(parts, axis=-1)
+
+    def call(self, x):
+        batch, length, _ = ops.shape(x)
+        groups = (batch, length, self.num_kv_heads, self.head_dim)
+        queries = (batch, length, self.num_heads, self.head_dim)
+        q = self.rotated(ops.reshape(self.q(x), queries))
+        k, v = self.rotated(ops.reshape(self.k(x), groups)), self.v(x)
+        times = self.num_heads // self.num_kv_heads
+        k, v = (ops.repeat(z, times, axis=2) for z in (k, ops.reshape(v, groups)))
+        scores = ops.einsum("bqnh,bknh->bnqk", q, k) / self.head_dim**0.5
+        y = ops.einsum("bnqk,bknh->bqnh", ops.softmax(scores), v)
+        return x + self.o(ops.reshape(y, (batch, length, -1)))
+
+    def get_config(self):
+        names = ("head_dim", "num_heads", "num_kv_heads")
+        numbers = {name: getattr(self, name) for name in names}
+        return {**super().get_config(), **numbers}
+
+
 class MaskedAutoEncoder(TrainedOnly):
     """Half of the patches are hidden from the encoder, and the decoder makes them."""
 
