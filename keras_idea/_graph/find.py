@@ -122,7 +122,8 @@ class _Found:
                 self.normalized.setdefault(unit, why)
         # Of heads, queries meet keys, and then values: the same units on both sides.
         sides = [[_units(self.root, [a]) for a in arrays] for arrays in atoms.attended]
-        times = collections.Counter(u for some in sides for u in set.intersection(*some))
+        both = [set.intersection(*some) for some in sides]
+        times = collections.Counter(unit for units in both for unit in units)
         self.attended = {unit for unit, count in times.items() if count > 1}
         self.met = set().union(*(units for some in sides for units in some))
         self.met -= self.attended
