@@ -39,6 +39,8 @@ METHODS = {
 }
 FAMILIES = ("llama tied", "gemma2", "gpt2", "mixtral", "qwen3 moe")
 
+HEADS = {"num_query_heads": 4, "num_key_value_heads": 2}
+
 
 def digest(arrays) -> str:
     """SHA-256 of arrays, with their shapes and dtypes."""
@@ -172,7 +174,7 @@ def families():
         x, y, *_ = batch(lm, np.random.default_rng(0), size=16)
         yield f"{name}, neurons", fitted(lm, x, y, prune("sensitivity", "end"))
     keras.utils.set_random_seed(0)
-    lm = compiled(tiny_lm("mistral"))
+    lm = compiled(tiny_lm("mistral", **HEADS))
     x, y, *_ = batch(lm, np.random.default_rng(0), size=16)
     options = {"target_dim": None, "targets": {"kv_groups": 1, "neurons": 0.5}}
     yield (
@@ -221,7 +223,7 @@ def one_shot():
     sizes = {"hidden_dim": {"features": 8}}  # by the names of the files
     sizes |= {"blocks": {"blocks": 1}, "kv_groups": {"kv_groups": 1}}
     for name, targets in sizes.items():
-        lm = tiny_lm("mistral")
+        lm = tiny_lm("mistral", **HEADS)
         rows, *_ = batch(lm, np.random.default_rng(0), size=16)
         narrow = ki.shrink(lm, targets, rows, batch_size=4)
         yield f"shrink, {name}", digest(v.value for v in narrow.variables)

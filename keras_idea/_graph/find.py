@@ -122,8 +122,9 @@ class _Found:
                 self.normalized.setdefault(unit, why)
         # Of heads, queries meet keys, and then values: the same units on both sides.
         sides = [[_units(self.root, [a]) for a in arrays] for arrays in atoms.attended]
-        both = [set.intersection(*some) for some in sides]
-        times = collections.Counter(unit for units in both for unit in units)
+        times = collections.Counter(
+            u for some in sides for u in set.intersection(*some)
+        )
         self.attended = {unit for unit, count in times.items() if count > 1}
         self.met = set().union(*(units for some in sides for units in some))
         self.met -= self.attended
@@ -161,7 +162,7 @@ class _Found:
             ours = [self.axes[key] for key, _ in where]
             kind = self._kind(ours, together)
             reason = _why_not(kind, ours, together)
-            if together[0] in self.met and kind != FEATURES:
+            if reason is None and together[0] in self.met and kind != FEATURES:
                 reason = "an attention multiplies it"
             owner = None if reason else self._owner(kind, ours)
             if reason is None and id(owner) in taken:
@@ -272,7 +273,7 @@ class _Found:
                 share = some if len(given) < len(reasons) else ""
                 path = place.layers[0].path
                 holder = path.rpartition("/")[0]
-                if holder in held and self.attended.issuperset(units):
+                if holder in held and (self.attended | self.met).issuperset(units):
                     path = holder
                 left_out.setdefault(path, given[0] + share)
         for layer in self.follow.layers:

@@ -193,7 +193,7 @@ def letters_of(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
 
 
 def _einsum(atoms: Atoms, operation: Any, call: Call) -> Made:
-    args = [a for a in call.arguments if has_places(a)]
+    args = [a for a in call.arguments if hasattr(a, "shape")]
     return _multiplied(atoms, operation.subscripts, args)
 
 

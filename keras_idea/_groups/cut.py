@@ -182,23 +182,6 @@ class Cut:
             return ops.concatenate(halves, axis=self.axis)
         return part(0, neurons * self.matrices * self.size)
 
-    def of_unit(self, unit: int) -> Tensor:
-        """The entries of one unit, of the variable's value."""
-        if self.scattered is None:
-            return self.take(np.array([unit]))
-        places = self.scattered.places[unit].astype("int32")
-        return ops.take(self.variable.value, places, axis=self.axis)
-
-    def repeated(self, values: Tensor) -> Tensor:
-        """The entries of one unit, as often as the axis has units: all are that one."""
-        if self.scattered is not None:
-            order = np.zeros(len(self.scattered.array), "int32")
-            order[self.scattered.places] = np.arange(self.size)
-            return ops.take(values, order, axis=self.axis)
-        times = [1] * len(values.shape)
-        times[self.axis] = self.neurons
-        return ops.tile(values, times)
-
     def places(self, kept: np.ndarray) -> np.ndarray:
         """Where the entries of the neurons `kept` lie along the axis.
 

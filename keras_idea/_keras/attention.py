@@ -49,12 +49,6 @@ def numbers_of_heads(layer: keras.layers.Layer) -> tuple[int, int]:
     return shapes[0][-2], shapes[1][-2]
 
 
-def query_heads(*layers: keras.layers.Layer | None) -> int:
-    """The number of query heads that the first layer with one states; 0: none does."""
-    found = (getattr(each, name, None) for each in layers for name in _QUERY_HEADS)
-    return next(filter(None, found), 0)
-
-
 def set_numbers_of_heads(
     layer: keras.layers.Layer, query_heads: int, key_value_heads: int, head_dim: int
 ) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -31,61 +31,9 @@ def mask_of(x: Any) -> Any:
     return get_keras_mask(x)
 
 
-def set_output_dim(layer: keras.layers.Layer, size: int, axis: int = -1) -> None:
-    """Tells a Dense or EinsumDense layer that its kernel has other columns now."""
-    if isinstance(layer, keras.layers.Dense):
-        layer.units = size
-    else:
-        given = layer.partial_output_shape
-        layer.partial_output_shape = _resized(given, size, axis)
-
-
-def set_input_dim(layer: keras.layers.Layer, size: int, axis: int = -1) -> None:
-    """Tells a Dense or EinsumDense layer that its kernel has other rows now.
-
-    A file of the model tells the shape for which the layer is to be built.
-    """
-    if isinstance(layer, keras.layers.Dense):
-        layer.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: size})
-    shapes = layer._build_shapes_dict or {}
-    resized = {name: _resized(shape, size, axis) for name, shape in shapes.items()}
-    layer._build_shapes_dict = resized
-
-
-def set_last_dim(layer: keras.layers.Layer, size: int) -> None:
-    """Tells any layer that the last axis of what it is called on has another size.
-
-    Of a layer without variables only a file of the model tells it.
-    """
-    shapes = layer._build_shapes_dict or {}
-    ranks = {len(shape) for shape in shapes.values()}
-    spec = layer.input_spec
-    if isinstance(spec, keras.layers.InputSpec) and spec.axes:
-        last = {-1, *(rank - 1 for rank in ranks)}
-        axes = {axis: size if axis in last else n for axis, n in spec.axes.items()}
-        layer.input_spec = keras.layers.InputSpec(
-            ndim=spec.ndim, min_ndim=spec.min_ndim, axes=axes
-        )
-    layer._build_shapes_dict = {
-        name: _resized(shape, size, -1) for name, shape in shapes.items()
-    }
-
-
 def takes_training(layer: keras.layers.Layer) -> bool:
     """bool, whether a layer's `call` has an argument `training`."""
     return layer._call_has_training_arg
-
-
-def renew_head_shapes(layer: keras.layers.Layer, heads: int, reads: bool) -> None:
-    """Tells what makes (or `reads`) heads how many there are; Dense: the features."""
-    axis = -1 if isinstance(layer, keras.layers.Dense) else -2
-    (set_input_dim if reads else set_output_dim)(layer, heads, axis)
-
-
-def _resized(shape: Sequence[Any], size: int, axis: int) -> tuple[Any, ...]:
-    resized = list(shape)
-    resized[axis] = size
-    return tuple(resized)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import random
-import re
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -31,15 +30,6 @@ def give_value(variable: keras.Variable, value: Any) -> None:
                 scopes.enter_context(tf.name_scope(layer + slash))
         variable._initialize(value)
     variable._shape = variable._validate_shape(value.shape)
-
-
-def plain_name(variable: keras.Variable) -> str:
-    """A variable's name, without the number of one that was given none.
-
-    Keras counts those in the process, so that a copy has other numbers.
-    """
-    numbered = re.fullmatch(r"(variable)(_\d+)?", variable.name)
-    return numbered[1] if numbered else variable.name
 
 
 def copy_training(variable: keras.Variable, copy: keras.Variable) -> None:

@@ -168,11 +168,3 @@ def _is_of_hub(layer: object, name: str) -> bool:
 
 def _from_hub(cls: type) -> bool:
     return cls.__module__.split(".")[0] == "keras_hub"
-
-
-#: Backbones whose config sets the width of a head: the others have no stock model with
-#: fewer heads of the same width.
-HEADS = tuple(
-    f"{family}Backbone"
-    for family in "Mistral Qwen3 Qwen3Moe Gemma Gemma3 Gemma4 GptOss T5Gemma".split()
-)

@@ -7,7 +7,7 @@ from keras import layers
 
 from keras_idea._keras import layers as inside
 from keras_idea._keras import optimizer_variables as of_optimizer
-from keras_idea._keras.channels import input_layers, is_stock_layer, tell_size
+from keras_idea._keras.channels import input_layers, is_stock_layer, tell, tell_size
 from keras_idea._keras.models import (
     compilation,
     compile_arguments,
@@ -39,7 +39,7 @@ def test_weights_of_layers():
         assert tuple(dense.kernel.shape) == (4, 7)
     give_value(dense.kernel, keras.ops.ones((4, 1)))
     inside.retrack_parameters([dense])
-    inside.set_output_dim(dense, 1), inside.set_input_dim(dense, 4)
+    tell(dense)
     assert dense.units == 1 and dense.count_params() == 6
     if keras.backend.backend() == "torch":
         assert any(p is dense.kernel.value for p in dense.parameters())
@@ -57,7 +57,9 @@ def test_what_layers_hold():
     with inside.without_remat(inner):
         assert inner(np.ones((1, 4), "float32")).shape == (1, 3)
     norm = built(layers.BatchNormalization())
-    inside.set_last_dim(norm, 5)
+    for variable in norm.variables:
+        give_value(variable, keras.ops.ones((5,)))
+    tell(norm)
     assert norm.input_spec.axes == {-1: 5}
     (given,) = input_layers(model)
     tell_size(given, 0, 6)
