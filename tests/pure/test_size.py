@@ -33,7 +33,7 @@ LIMITS = {
     "keras_idea/_surgery": 1_740,
     "tests/backend": 760,
     "tests/laws": 7_970,
-    "tests/product": 3_960,
+    "tests/product": 3_980,
     "tests/pure": 1_740,
     "tests/support": 4_680,
     "keras_idea_cli": 330,
