@@ -223,7 +223,7 @@ def test_new_for_a_checkpoint(preset, monkeypatch):
     [
         ["--neurons", "0.5", "--refit"],
         ["--kv-groups", "1", "--blocks", "1", "--features", "12"],
-        ["--target-parameters", "7000"],
+        ["--target-parameters", "9000"],
         ["--vocabulary", "258"],
     ],
 )
