@@ -38,6 +38,7 @@ from keras_idea._surgery.optimizer_state import (
 )
 from keras_idea._surgery.trial import try_groups
 from keras_idea.errors import ArgumentError
+from keras_idea.hub.rebuild import check_plain
 
 
 class Run:
@@ -226,6 +227,7 @@ def _check_model(
 
     Raises if a step at a width would silently not be the step of the narrow model.
     """
+    check_plain(model)
     if is_built(model) and not model.optimizer.built:
         with scope_of(model):
             model.optimizer.build(model.trainable_variables)

@@ -94,7 +94,8 @@ def explain(model: keras.layers.Layer) -> Explanation:
     for group in groups:
         weights = group.weights
         heads = group.kind == KV_GROUPS
-        layers = weights.layers if heads else weights.makers
+        whole = heads or not getattr(weights, "shown", True)
+        layers = weights.layers if whole else weights.makers
         taken |= {layer.path for layer in layers}
         taken.add(group.layer.path)
         if not heads:

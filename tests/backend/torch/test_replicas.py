@@ -26,7 +26,7 @@ def test_fsdp_is_refused(tmp_path):
         model = residual_model((16,))
         model.compile("sgd", "mse")
         fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
-        with pytest.raises(ValueError, match=r"are sharded by torch \(FSDP\)"):
+        with pytest.raises(ValueError, match="FSDPModule"):
             model.fit(X, Y, callbacks=[ki.IdeaPruneCallback(4, 0, 1)], verbose=0)
     finally:
         dist.destroy_process_group()
