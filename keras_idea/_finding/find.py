@@ -279,6 +279,8 @@ def find_groups(
     ...     print(group.kind, group.name, group.hidden_dim)
     neurons block_0/ffn_0 8
     neurons block_1/ffn_1 8
+    kv_groups block_0/attention 2
+    kv_groups block_1/attention 2
     """
     for kind in kinds or ():
         check_choice("kinds", kind, tuple(KINDS))

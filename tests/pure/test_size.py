@@ -15,7 +15,7 @@ CPU_MINUTES = 16
 LIMITS = {
     "keras_idea/_callbacks": 1_430,
     "keras_idea/_elastic": 770,
-    "keras_idea/_finding": 1_060,
+    "keras_idea/_finding": 1_070,
     "keras_idea/functional": 900,
     "keras_idea/_graph": 2_730,
     "keras_idea/_groups": 790,
@@ -33,7 +33,7 @@ LIMITS = {
     "keras_idea/_surgery": 1_740,
     "tests/backend": 760,
     "tests/laws": 7_980,
-    "tests/product": 3_960,
+    "tests/product": 3_980,
     "tests/pure": 1_740,
     "tests/support": 4_740,
     "keras_idea_cli": 330,

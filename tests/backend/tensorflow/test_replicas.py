@@ -23,5 +23,5 @@ def test_other_strategies_are_refused(monkeypatch):
     with tf.distribute.MultiWorkerMirroredStrategy().scope():
         model = residual_model((16,))
         model.compile("sgd", "mse")
-    with pytest.raises(ValueError, match="CollectiveAllReduceStrategy is not one that"):
+    with pytest.raises(ValueError, match="CollectiveAllReduceStrategy"):
         model.fit(X, Y, callbacks=[ki.IdeaPruneCallback(4, 0, 1)], verbose=0)

@@ -103,7 +103,22 @@ def test_families(tmp_path, monkeypatch):
 def test_no_other_page_has_code_that_no_test_runs():
     """Code is in guides and examples, which run; other pages point there."""
     holding = {str(p.relative_to(ROOT)) for p in PAGES if BLOCK.search(p.read_text())}
-    assert holding == {"README.md", "docs/any_keras_model.md", "docs/families.md"}
+    run = {"README.md", "CONTRIBUTING.md", "docs/any_keras_model.md"}
+    assert holding == {*run, "docs/families.md"}
+
+
+def test_a_rule_of_one_line_finds_the_neurons(capsys):
+    """As CONTRIBUTING says."""
+    [code] = BLOCK.findall((ROOT / "CONTRIBUTING.md").read_text())
+    names: dict = {}
+    try:
+        exec(code, names)
+    finally:
+        names["RULES"].pop(names["Jitter"], None)
+    assert "16 neurons" in capsys.readouterr().out
+    dense, jitter = names["dense"], names["Jitter"]()
+    layers = [keras.Input((8,)), dense(16, "relu"), jitter, dense(3)]
+    assert not ki.explain(keras.Sequential(layers)).taken
 
 
 def test_the_pages_stay_short():

@@ -203,7 +203,8 @@ def preset(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("preset")
     (folder / "text.txt").write_text(TEXT)
-    lm = tiny_lm("qwen3", num_layers=2, vocabulary_size=261)
+    heads = {"num_query_heads": 4, "num_key_value_heads": 2}
+    lm = tiny_lm("qwen3", num_layers=2, vocabulary_size=261, **heads)
     with_tokenizer(lm, "qwen3").save_to_preset(str(folder / "preset"))
     return folder
 
@@ -221,8 +222,8 @@ def test_new_for_a_checkpoint(preset, monkeypatch):
     "options",
     [
         ["--neurons", "0.5", "--refit"],
-        ["--kv-groups", "1", "--blocks", "1"],
-        ["--target-parameters", "7000"],
+        ["--kv-groups", "1", "--blocks", "1", "--features", "12"],
+        ["--target-parameters", "9000"],
         ["--vocabulary", "258"],
     ],
 )
