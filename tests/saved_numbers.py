@@ -72,7 +72,7 @@ class Seen(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None) -> None:
         """Notes them."""
-        groups = ki.find_groups(self.model)
+        groups = ki.find_groups(self.model, ["neurons"])
         masks = digest(np.asarray(group.mask) for group in groups)
         sizes = [int(group.hidden_dim) for group in groups]
         self.steps.append([float(logs["loss"]).hex(), sizes, masks])

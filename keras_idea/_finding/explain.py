@@ -5,9 +5,10 @@ import dataclasses
 import keras
 
 from keras_idea._finding.find import counted, find_groups, why_not_ours
-from keras_idea._graph.layers import dense_of, slides
+from keras_idea._graph.layers import slides
 from keras_idea._groups.kinds import CHANNELS, KINDS, KV_GROUPS, NEURONS, KindName
 from keras_idea._keras.attention import projections_of
+from keras_idea._keras.channels import dense_of
 from keras_idea._keras.layers import student_of, walk
 from keras_idea._layers.ffn import FFNLayer
 from keras_idea._validation import plural

@@ -13,14 +13,13 @@ from keras_idea._graph.atoms import Role, varies
 from keras_idea._graph.follow import OUTPUT, UNBUILT, Follow, followed, has_code
 from keras_idea._graph.group import Axes, Axis, Group, Sized
 from keras_idea._graph.layers import (
-    dense_of,
     embeds,
     slides,
     uses,
 )
 from keras_idea._groups.entries import Labels
 from keras_idea._groups.kinds import CHANNELS, FEATURES, KV_GROUPS, NEURONS, KindName
-from keras_idea._keras.channels import is_stock_layer
+from keras_idea._keras.channels import dense_of, is_stock_layer
 from keras_idea._keras.layers import (
     is_built,
     own_weights,

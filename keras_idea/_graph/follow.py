@@ -11,13 +11,12 @@ from keras_idea._graph import operations
 from keras_idea._graph.atoms import Atoms, Made, at_axis, has_places, varies
 from keras_idea._graph.layers import (
     ATTENTION,
-    dense_of,
     looked_into,
     rule_of,
     slides,
     why_not_followed,
 )
-from keras_idea._keras.channels import input_layers
+from keras_idea._keras.channels import dense_of, input_layers
 from keras_idea._keras.layers import (
     own_weights,
     student_of,

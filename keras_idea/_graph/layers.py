@@ -22,6 +22,7 @@ from keras_idea._keras.channels import (
     TRANSPOSED,
     adds_bias_to_width,
     channel_axis,
+    dense_of,
     is_stock_layer,
     kernel_of,
     table_of,
@@ -40,17 +41,6 @@ ATTENTION = (layers.MultiHeadAttention, layers.GroupQueryAttention)
 def slides(layer: object) -> bool:
     """Returns whether a layer is a convolution of a kind that is known."""
     return type(layer) in SLIDING
-
-
-def dense_of(layer: Any) -> Any:
-    """Returns the Dense layer that a layer is, or calls at every place; else None."""
-    if type(layer) is layers.TimeDistributed and layer.built:
-        layer = layer.layer
-    stock = getattr(type(layer), "_stock_class", type(layer))
-    for kind in (layers.Dense, layers.EinsumDense):
-        if isinstance(layer, kind) and stock.call is kind.call:
-            return layer
-    return None
 
 
 def name_of(function: Any) -> str:

@@ -33,6 +33,17 @@ def is_stock_layer(layer: Any) -> bool:
     return type(layer).__module__.startswith("keras.src.layers")
 
 
+def dense_of(layer: Any) -> Any:
+    """The Dense layer that a layer is, or calls at every place; else None."""
+    if type(layer) is layers.TimeDistributed and layer.built:
+        layer = layer.layer
+    stock = getattr(type(layer), "_stock_class", type(layer))
+    for kind in (layers.Dense, layers.EinsumDense):
+        if isinstance(layer, kind) and stock.call is kind.call:
+            return layer
+    return None
+
+
 def kernel_of(layer: Any) -> keras.Variable:
     """The variable behind `kernel`, which is computed with LoRA."""
     return layer._kernel if hasattr(layer, "_kernel") else layer.kernel

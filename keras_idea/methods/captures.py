@@ -10,9 +10,8 @@ from typing import Any, TypeAlias
 import keras
 from keras import ops
 
-from keras_idea._graph.layers import dense_of
 from keras_idea._groups.kinds import KINDS, KV_GROUPS
-from keras_idea._keras.channels import channel_axis
+from keras_idea._keras.channels import channel_axis, dense_of
 from keras_idea._keras.layers import first_argument, mask_of, stored_kernel
 from keras_idea._keras.models import instead
 from keras_idea._keras.resumed import PassEnd
