@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import weakref
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -200,19 +201,30 @@ class _Found:
         if kind != KV_GROUPS:
             return makers[0].layer
         wanted = {id(a.layer) for a in axes if a.role in ("makes", "reads")}
-        holders = [
-            layer
-            for layer in self.follow.layers
-            if not _is_model(layer) and wanted <= set(map(id, walk(layer)))
-        ]
+        around = self._around.get(id(makers[0].layer), [])
+        holders = [layer for layer, inside in around if wanted <= inside]
         return holders[-1] if holders else makers[0].layer
+
+    @functools.cached_property
+    def _around(self) -> dict[int, list[tuple[Any, set[int]]]]:
+        """By the `id` of a layer, the layers that hold it, each with all it holds.
+
+        No models: each attention in a model's own `call` has an owner of its own.
+        """
+        found: dict[int, list] = collections.defaultdict(list)
+        for layer in self.follow.layers:
+            if not isinstance(layer, keras.Model):
+                inside = set(map(id, walk(layer)))
+                for part in inside:
+                    found[part].append((layer, inside))
+        return found
 
     def _sorted(self, kind: KindName, axes: Sequence[Axis], role: Role) -> list[Axis]:
         """Channels in the order of the data, others in that of layers, gates last."""
         found = [axis for axis in axes if axis.role == role]
         if kind == CHANNELS:
             return found
-        linear = self._multiplied() if kind == NEURONS and role == "makes" else set()
+        linear = self._gates if kind == NEURONS and role == "makes" else set()
         return sorted(
             found,
             key=lambda axis: (
@@ -221,24 +233,23 @@ class _Found:
             ),
         )
 
-    def _multiplied(self) -> set[int]:
-        """The `id`s of layers whose outputs are multiplied as they are: gates."""
-        if not hasattr(self, "_gates"):
-            calls = [call for each in self.recordings for call in each.calls]
-            tensors = {
-                id(tensor)
-                for call in calls
-                if type(call.operation).__name__ == "Multiply"
-                for tensor in call.inputs
-            }
-            self._gates = {
-                id(dense)
-                for call in calls
-                if (dense := dense_of(call.operation)) is not None
-                and dense.activation is keras.activations.linear
-                and any(id(tensor) in tensors for tensor in call.outputs)
-            }
-        return self._gates
+    @functools.cached_property
+    def _gates(self) -> set[int]:
+        """The `id`s of layers whose outputs are multiplied as they are."""
+        calls = [call for each in self.recordings for call in each.calls]
+        tensors = {
+            id(tensor)
+            for call in calls
+            if type(call.operation).__name__ == "Multiply"
+            for tensor in call.inputs
+        }
+        return {
+            id(dense)
+            for call in calls
+            if (dense := dense_of(call.operation)) is not None
+            and dense.activation is keras.activations.linear
+            and any(id(tensor) in tensors for tensor in call.outputs)
+        }
 
     def _group(
         self, kind: KindName, axes: Sequence[Axis], units: list[int], owner: Any
@@ -275,14 +286,13 @@ class _Found:
                 if holder in held and (self.attended | self.met).issuperset(units):
                     path = holder
                 left_out.setdefault(path, given[0] + share)
+        places = self.follow.atoms.places.values()
+        called = {id(layer) for place in places for layer in place.layers}
         for layer in self.follow.layers:
             if layer.built and (slides(layer) or dense_of(layer) is layer):
-                if layer.path not in left_out and not self._is_called(layer):
+                if layer.path not in left_out and id(layer) not in called:
                     left_out[layer.path] = "the model's `call` does not call it"
         return left_out
-
-    def _is_called(self, layer: Any) -> bool:
-        return any(layer in place.layers for place in self.follow.atoms.places.values())
 
 
 def _is_model(layer: Any) -> bool:

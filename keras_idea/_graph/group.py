@@ -18,8 +18,9 @@ from keras_idea._groups.cut import Cut
 from keras_idea._groups.entries import Entries, Labels
 from keras_idea._groups.kinds import CHANNELS, NEURONS, KindName
 from keras_idea._keras.attention import set_numbers_of_heads
-from keras_idea._keras.channels import SEPARABLE, tell, tell_size
+from keras_idea._keras.channels import SEPARABLE, dense_of, tell, tell_size
 from keras_idea._keras.layers import stored_kernel
+from keras_idea._layers.ffn import FFNLayer
 
 #: In this order a group's layers are listed.
 _ROLES: tuple[Role, ...] = ("makes", "each", "reads", "own", "statistic")
@@ -153,9 +154,17 @@ class Group:
 
     @property
     def shown_by(self) -> keras.layers.Layer | None:
-        """The one layer that is called on the neurons' activations, or None."""
-        alone = self.kind == NEURONS and self.shown and len(self.readers) == 1
-        return self.readers[0] if alone else None
+        """The one layer that is called on the neurons, one after another, or None.
+
+        A layer of a class of its own may be called on anything else.
+        """
+        cuts = self._by_role("reads")
+        if self.kind != NEURONS or not self.shown or len(cuts) > 1 or not self.readers:
+            return None
+        reader = self.readers[0]
+        in_order = cuts[0].size == 1 and cuts[0].scattered is None
+        known = dense_of(reader) is reader or isinstance(reader, FFNLayer)
+        return reader if in_order and known else None
 
     @property
     def reader_bias(self) -> keras.Variable | None:

@@ -172,7 +172,8 @@ def item(atoms: Atoms, operation: Any, call: Call) -> Made:
     args, _ = call.given
     key = args[1] if len(args) > 1 else getattr(operation, "key", None)
     keys = list(key) if isinstance(key, tuple) else [key]
-    if any(isinstance(part, (keras.KerasTensor, np.ndarray, list)) for part in keys):
+    plain = (slice, int, np.integer, type(None), type(Ellipsis))
+    if not all(isinstance(part, plain) for part in keys):  # an index of several numbers
         return None
     count = sum(part is not None and part is not Ellipsis for part in keys)
     rest = [slice(None)] * (array.ndim - count)

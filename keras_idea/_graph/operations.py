@@ -62,7 +62,6 @@ def each(atoms: Atoms, operation: Any, call: Call) -> Made:
         return None
     first = max(found, key=lambda part: part.size)
     vary = [axis for axis in range(rank) if first.shape[axis] > 1]
-    why = "a constant has a number of its own for each"
     for argument in given:
         if isinstance(argument, keras.Variable) or id(argument) in atoms.uniform:
             continue
@@ -73,6 +72,7 @@ def each(atoms: Atoms, operation: Any, call: Call) -> Made:
         shape = (1,) * (rank - len(argument.shape)) + tuple(argument.shape)
         axes = [axis for axis in vary if shape[axis] != 1]
         if axes and len(axes) == len(vary):
+            why = "a constant has a number of its own for each"
             if follows:
                 why = f"combined with: {atoms.reasons[atoms.of(argument).ravel()[0]]}"
             atoms.settle(first, why)
@@ -218,7 +218,7 @@ def _multiplied(atoms: Atoms, equation: str, args: Sequence[Any]) -> Made:
         arrays = [atoms.of(tensor) for tensor in tensors]
         return product(atoms, arrays, [t.shape for t in tensors], given, made)
     if len(args) == 2 and len(tensors) == 1:
-        first = args.index(tensors[0])
+        first = 0 if args[0] is tensors[0] else 1  # == would make another tensor
         kernel = args[1 - first]
         if isinstance(kernel, keras.Variable):
             letters = f"{given[first]},{given[1 - first]}->{made}"

@@ -115,3 +115,32 @@ def test_a_layer_with_two_parents_is_one(xy):
     model.encoder = encoder
     fitted(model, xy, ki.IdeaPruneCallback(0.25, 8, 8))
     assert [ffn.hidden_dim for ffn in ki.find_ffns(model)] == [4, 2]
+
+
+class OwnKernels(layers.Layer):
+    """An FFN of the user's own weights, the kernel written first: it is called on x."""
+
+    def build(self, shape):
+        self.up = self.add_weight((shape[-1], WIDTH), name="up")
+        self.down = self.add_weight((WIDTH, shape[-1]), name="down")
+
+    def call(self, x):
+        hidden = ops.relu(ops.einsum("df,btd->btf", self.up, x))
+        return ops.einsum("fd,btf->btd", self.down, hidden)
+
+
+@pytest.mark.parametrize("kind", ["own kernels", "flattened"])
+def test_units_that_no_layer_is_called_on_one_by_one_are_not_measured(kind):
+    """As wide as the units are: something else would have been ranked."""
+    inputs = keras.Input((4, WIDTH))
+    between = [OwnKernels()] if kind == "own kernels" else []
+    between += [layers.Dense(WIDTH, "relu"), layers.Flatten()] if not between else []
+    x = inputs
+    for layer in (*between, layers.Dense(3)):
+        x = layer(x)
+    model = keras.Model(inputs, x)
+    data = np.ones((8, 4, WIDTH), "float32")
+    with pytest.raises(ki.KerasIdeaError, match="cannot be measured"):
+        ki.shrink(model, {"neurons": 0.5}, data)
+    small = ki.shrink(model, {"neurons": 0.5}, method="magnitude")
+    assert [ffn.hidden_dim for ffn in ki.find_ffns(small)] == [WIDTH // 2]
