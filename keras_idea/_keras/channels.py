@@ -185,7 +185,8 @@ def tell_size(layer: Any, axis: int, size: int) -> None:
 
 def own_reshape(operation: Any) -> Any:
     """An operation, which has no state; a copy of one that `tell_size` may change."""
-    if type(operation).__name__ != "Reshape":
+    is_layer = isinstance(operation, layers.Layer)  # a layer may be called Reshape too
+    if is_layer or type(operation).__name__ != "Reshape":
         return operation
     return type(operation)(operation.newshape, name=operation.name)
 

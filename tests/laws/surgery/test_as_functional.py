@@ -192,3 +192,19 @@ def test_refused(name):
     make, reason = REFUSED[name]
     with pytest.raises(ValueError, match=reason):
         ki.as_functional(make())
+
+
+class Reshaped(layers.Layer):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.dense, self.shape = layers.Dense(6), layers.Reshape((2, 3))
+
+    def call(self, x):
+        return self.shape(self.dense(x))
+
+
+def test_a_reshape_in_a_block_is_a_layer():
+    model = keras.Sequential([keras.Input((4,)), Reshaped()])
+    x = np.random.default_rng(0).normal(size=(2, 4)).astype("float32")
+    made = ki.as_functional(model)
+    np.testing.assert_array_equal(to_numpy(made(x)), to_numpy(model(x)))
