@@ -179,7 +179,7 @@ def recommended(
     situation: Situation = "nothing"
     if trained:
         situation = "many" if tokens / wide >= _MANY else "few"
-        refits = all(g.weights.shown_by or g.kind != NEURONS for g in groups)
+        refits = all(g.shown_by or g.kind != NEURONS for g in groups)
         if tokens / wide < _FEW and refits:
             situation = "very few"
     row = {

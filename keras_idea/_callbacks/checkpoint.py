@@ -486,7 +486,7 @@ def _variables(
     }
     known = set(map(id, variables))
     for name, group in groups.items():
-        for variable in group.state.variables_of_neurons:
+        for variable in group.state.variables:
             if id(variable) not in known:
                 named[f"{name}/{variable.name}"] = variable
     if learner is not None:

@@ -133,12 +133,7 @@ def _blocks_that_read(
 
     They exist if a reader is not called: blocks of Gemma 4 multiply by its kernel.
     """
-    layers = {
-        id(layer)
-        for ffn in ffns
-        if not getattr(ffn.weights, "shown", True)
-        for layer in ffn.layers
-    }
+    layers = {id(layer) for ffn in ffns if not ffn.shown for layer in ffn.layers}
     blocks = [part for part in walk(model) if not isinstance(part, keras.Model)]
     found = [
         (part, [id(x) for x in sublayers(part) if id(x) in layers]) for part in blocks
@@ -188,7 +183,7 @@ def sliced(model: Model, width: Width) -> Model:
     width = check_width("width", width)
     check_plain(model)
     ffns = find_ffns(model)
-    if not ffns or not is_built(model) or not all(ffn.built for ffn in ffns):
+    if not ffns or not is_built(model):
         raise ArgumentError(
             f"Model '{model.name}' has no FFN whose neurons can be sliced, or is not "
             f"built. {why_nothing(model, NEURONS)}"

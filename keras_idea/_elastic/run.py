@@ -232,7 +232,7 @@ def _check_model(
         with scope_of(model):
             model.optimizer.build(model.trainable_variables)
     ffns = find_ffns(model)
-    if not ffns or not all(ffn.built for ffn in ffns):
+    if not ffns:
         check_trainable(model, ffns, None, [NEURONS])  # says which
     counts = {FULL: [ffn.hidden_dim for ffn in ffns]}
     for name, width in widths.items():

@@ -4,8 +4,9 @@ import dataclasses
 
 import keras
 
-from keras_idea._finding.find import counted, find_groups, why_not_ours
+from keras_idea._finding.find import counted, find_groups
 from keras_idea._graph.layers import slides
+from keras_idea._graph.stated import why_not_ours
 from keras_idea._groups.kinds import CHANNELS, KINDS, KV_GROUPS, NEURONS, KindName
 from keras_idea._keras.attention import projections_of
 from keras_idea._keras.channels import dense_of
@@ -93,14 +94,12 @@ def explain(model: keras.layers.Layer) -> Explanation:
     taken: set[str] = set()
     readers: dict[str, str] = {}
     for group in groups:
-        weights = group.weights
         heads = group.kind == KV_GROUPS
-        whole = heads or not getattr(weights, "shown", True)
-        layers = weights.layers if whole else weights.makers
+        layers = group.makers if group.shown and not heads else group.layers
         taken |= {layer.path for layer in layers}
         taken.add(group.layer.path)
         if not heads:
-            readers |= {layer.path: group.name for layer in weights.readers}
+            readers |= {layer.path: group.name for layer in group.readers}
     numbers: dict[KindName, dict[str, int]] = {kind: {} for kind in KINDS}
     for group in groups:
         numbers[group.kind][group.name] = group.hidden_dim

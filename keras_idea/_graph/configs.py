@@ -21,8 +21,8 @@ from keras_idea._graph.experiment import (
     numbers_in,
 )
 from keras_idea._graph.follow import followed, has_code
-from keras_idea._groups.cut import Cut
-from keras_idea._groups.kinds import CHANNELS, Group
+from keras_idea._graph.group import FFN
+from keras_idea._groups.kinds import CHANNELS
 from keras_idea._keras.around import layers_around
 from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.channels import tell_shapes
@@ -97,15 +97,10 @@ def check_configs(
         hub_only: bool. Whether to leave out the configs of other classes.
     """
     units = [(ffn.hidden_dim, count) for ffn, count in targets]
-    cuts = [
-        [*ffn.held_cuts(), *(ffn.state.cuts() if ffn.holds_state else [])]
-        for ffn, _ in targets
-    ]
     held = [layer for ffn, _ in targets for layer in ffn.layers]
     for outer in (model, *layers_around(model, held)):
         with contextlib.ExitStack() as undo:
-            groups = [(ffn.weights, count) for ffn, count in targets]
-            variables = undo.enter_context(as_if(model, groups, cuts))
+            variables = undo.enter_context(as_if(model, targets))
             stuck = set_configs(outer, variables, units, undo, hub_only)
             inside = list(_holders(outer, set(map(id, variables))))
         for backbone in filter(is_backbone, inside):
@@ -120,7 +115,7 @@ def check_configs(
         warn_of_stuck(stuck)
 
 
-def why_not_held(model: keras.layers.Layer, groups: Sequence[Group]) -> dict[int, str]:
+def why_not_held(model: keras.layers.Layer, groups: Sequence[FFN]) -> dict[int, str]:
     """Why the configs of KerasHub models in a model, or around it, hold no group.
 
     Asks each for twice as many units of all groups of a kind. No config has a number
@@ -151,7 +146,7 @@ def why_not_held(model: keras.layers.Layer, groups: Sequence[Group]) -> dict[int
 
 
 def _asked_for_twice(
-    backbone: keras.Model, groups: Sequence[Group]
+    backbone: keras.Model, groups: Sequence[FFN]
 ) -> tuple[str, set[int]]:
     """Why a config does not hold twice as many units, and what variables it does."""
     if groups[0].kind == CHANNELS:
@@ -169,7 +164,7 @@ def _asked_for_twice(
 
 
 def numbers_of(
-    layer: keras.layers.Layer, groups: Sequence[Group]
+    layer: keras.layers.Layer, groups: Sequence[FFN]
 ) -> Callable[[int], dict[Path, int]]:
     """Finds the numbers in a layer's config that say how many units groups have.
 
@@ -212,29 +207,28 @@ def warn_of_stuck(stuck: Iterable[Stuck]) -> None:
 
 @contextlib.contextmanager
 def as_if(
-    model: keras.layers.Layer,
-    targets: Sequence[tuple[Group, int]],
-    cuts: Sequence[Sequence[Cut]] | None = None,
+    model: keras.layers.Layer, targets: Sequence[tuple[FFN, int]]
 ) -> Iterator[list[keras.Variable]]:
     """A scope in which a model says that groups have so many units; its values stay.
 
-    Yields the variables whose shapes are others. `cuts`: those of each group.
+    Yields the variables whose shapes are others.
     """
     with contextlib.ExitStack() as scopes:
         code = any(group.kind == CHANNELS for group, _ in targets) and has_code(model)
         if code:
             scopes.callback(_tell_shapes, model)
         variables = []
-        for place, (group, count) in enumerate(targets):
+        for group, count in targets:
             # Before the shapes, so that layers are told once those are as before.
-            scopes.callback(group.set_hidden_dim, group.hidden_dim)
-            for cut in cuts[place] if cuts else group.held_cuts():
+            scopes.callback(group.tell)
+            states = group.state.cuts() if group.holds_state else []
+            for cut in [*group.held_cuts(), *states]:
                 shape = cut.shape(count)
                 if count <= cut.neurons:
                     scopes.callback(cut.narrow_labels(np.arange(count)))
                 scopes.enter_context(shaped(cut.variable, shape))
                 variables.append(cut.variable)
-            group.set_hidden_dim(count)
+            group.tell()
         if code:
             _tell_shapes(model)
         yield variables

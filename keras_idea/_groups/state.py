@@ -178,11 +178,6 @@ class NeuronState(keras.layers.Layer):
         reductions = self.scoring.row_reduce, self.scoring.matrix_reduce
         return neuron_importance(scores, *reductions)
 
-    @property
-    def variables_of_neurons(self) -> list[keras.Variable]:
-        """List of its variables."""
-        return [self._scores, self._mask, self.original_index]
-
     def set_mask(self, mask: Tensor) -> None:
         """Sets the mask; while a pruner is at work, that one's too."""
         self._mask.assign(mask)
@@ -200,27 +195,11 @@ class NeuronState(keras.layers.Layer):
         self.active_track.mask.assign(ops.copy(mask))
         self._scores.assign(ops.copy(self.active_track.scores.value))
 
-    def reset(self) -> None:
-        """Gives the variables their initial values: all live, nothing is known."""
-        self._scores.assign(ops.zeros(self._scores.shape))
-        self._mask.assign(ops.ones(self._mask.shape))
-        self.original_index.assign(_numbers(self._mask.shape, "float32"))
-
     def cuts(self) -> list[Cut]:
         """How the neurons lie in its variables: what narrowing must slice."""
-        return [
-            self.scores_cut(self._scores),
-            self.mask_cut(self._mask),
-            self.mask_cut(self.original_index),
-        ]
-
-    def scores_cut(self, variable: keras.Variable) -> Cut:
-        """How the neurons lie in a variable of the shape of the scores."""
-        return Cut(variable, 1) if self.experts is None else Cut(variable, 2, 1)
-
-    def mask_cut(self, variable: keras.Variable) -> Cut:
-        """How the neurons lie in a variable of the shape of the mask."""
-        return Cut(variable, 0) if self.experts is None else Cut(variable, 1, 0)
+        axis = len(self._mask.shape) - 1  # the experts' comes first
+        held = (self._scores, 1), (self._mask, 0), (self.original_index, 0)
+        return [Cut(v, axis + at, experts=at if axis else None) for v, at in held]
 
     def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
         """Saves scores and mask as they are now."""
@@ -280,7 +259,7 @@ def state_of(
         kernels = [cut for cut in cuts if not cut.is_bias]
         lengths = [cut.weights for cut in kernels]
         first, matrices = kernels[0], sum(cut.matrices for cut in kernels)
-        experts = None if first.group is None else first.variable.shape[first.group]
+        experts = None if first.experts is None else first.variable.shape[first.experts]
         # In the layer's scope, so that no two states have the same path; of a layer in
         # several replicas with a copy in each.
         strategy = getattr(first.variable.value, "distribute_strategy", None)

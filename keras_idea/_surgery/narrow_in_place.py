@@ -84,7 +84,7 @@ def _widen(cut: Cut, kept: np.ndarray) -> Callable[[], None]:
     variable = cut.variable
     if not cut.weights_axes:  # a number a neuron: biases, masks and what counts them
         return functools.partial(resize, variable, ops.copy(variable.value))
-    places, length = cut.places(kept), variable.shape[cut.axis]
+    places, length = cut.kept_entries(kept), variable.shape[cut.axis]
     return lambda: resize(variable, cut.widened(places, length))
 
 
@@ -140,10 +140,10 @@ def narrow_whole(
     with scope_of(model), contextlib.ExitStack() as undo:
         for ffn, kept in pairs:
             ffn.state.full_dim = ffn.full_dim
-            undo.callback(ffn.weights.set_hidden_dim, ffn.hidden_dim)
+            undo.callback(ffn.tell)
             for cut in [*ffn.held_cuts(), *ffn.state.cuts()]:
                 undo.callback(narrow_variable(optimizer, cut, kept))
-            ffn.weights.set_hidden_dim(kept.shape[-1])
+            ffn.tell()
         undo.pop_all()  # all are narrow: nothing is put back
     if any(ffn.kind in (CHANNELS, FEATURES) for ffn in ffns):
         tell_shapes(student_of(model), followed(model))

@@ -179,14 +179,12 @@ def readers_of(groups: Sequence[FFN]) -> list[Reader]:
         if not KINDS[group.kind].by_readers:
             found.append(_reader(group))
             continue
-        cuts = group.weights.own_cuts()
-        for layer, cut in zip(group.weights.readers, cuts, strict=True):
-            kernel, entries = cut.variable, cut.entries
-            assert entries is not None  # of channels
+        for layer, cut in zip(group.readers, group.outgoing_cuts(), strict=True):
+            kernel = cut.variable
             if id(kernel) not in convolving:
                 convolving[id(kernel)] = _sliding(group, layer, kernel)
             steps = kernel.shape[cut.axis] * np.arange(math.prod(kernel.shape[:-2]))
-            rows = np.add.outer(entries.places, steps).reshape(group.hidden_dim, -1)
+            rows = np.add.outer(cut.places, steps).reshape(group.hidden_dim, -1)
             convolving[id(kernel)].rows.append((group, rows))
     found += convolving.values()
     for reader in found:
@@ -200,7 +198,7 @@ def readers_of(groups: Sequence[FFN]) -> list[Reader]:
 
 def _reader(group: FFN) -> Reader:
     """What reads neurons or heads."""
-    if group.kind == NEURONS and group.weights.shown_by is None:
+    if group.kind == NEURONS and group.shown_by is None:
         raise ArgumentError(
             f"refit=True needs the hidden activations of {group.name}, which no single "
             f"layer is called on (experts, or several readers). {_LEAVE}"
@@ -210,15 +208,15 @@ def _reader(group: FFN) -> Reader:
     outputs = math.prod(kernel.shape[2 if heads_apart else 1 :])
     rows = np.arange(math.prod(kernel.shape) // outputs).reshape(group.hidden_dim, -1)
     look = functools.partial(capture_of, group)
-    bias = group.weights.reader_bias
+    bias = group.reader_bias
     return Reader(group.name, kernel, bias, look, outputs, [(group, rows)])
 
 
 def _first_axes(group: FFN) -> keras.Variable:
     """Returns the kernel that reads a group; its first axes must be the units."""
     last = group.kernel_cuts()[-1]
-    first = last.axis == 0 and (group.kind == NEURONS or not last.scattered)
-    for reader in group.weights.readers[:1]:
+    first = last.axis == 0 and (group.kind == NEURONS or last.in_order)
+    for reader in group.readers[:1]:
         if group.kind != NEURONS and isinstance(reader, keras.layers.EinsumDense):
             inputs, kernel = reader.equation.split("->")[0].split(",")
             first = kernel[:2] == inputs[-2:]

@@ -179,7 +179,7 @@ class _Trial:
         with contextlib.ExitStack() as undo:
             for group, kept in cuts:
                 # Before the shapes, so that it is called once they are as before.
-                undo.callback(group.weights.set_hidden_dim, group.hidden_dim)
+                undo.callback(group.tell)
                 states = group.state.cuts() if group.holds_state else []
                 for cut in [*group.held_cuts(), *states]:
                     value = cut.take(kept, values[id(cut.variable)])
@@ -187,7 +187,7 @@ class _Trial:
                     undo.enter_context(shaped(cut.variable, tuple(value.shape)))
                     undo.callback(cut.narrow_labels(kept))
                     changed.append(cut.variable)
-                group.weights.set_hidden_dim(kept.shape[-1])
+                group.tell()
             self._stuck = set_configs(self._model, changed, units, undo)
             yield values
 

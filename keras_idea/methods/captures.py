@@ -153,7 +153,7 @@ def kernel_capture(
 def capture_of(group: Any, statistic: Statistic) -> Capture:
     """Returns the capture of the activations of a group's units."""
     if KINDS[group.kind].by_readers:
-        places = group.weights.read_places()
+        places = group.read_places()
 
         def channels(place: int, inputs: Tensor, outputs: Any) -> tuple[Tensor]:
             layer, of_units = places[place]
@@ -164,7 +164,7 @@ def capture_of(group: Any, statistic: Statistic) -> Capture:
         layers = [layer for layer, _ in places]
         return Capture(group.name, layers, channels, statistic, masks=False)
     heads = group.kind == KV_GROUPS
-    reader = group.weights.readers[0] if heads else group.weights.shown_by
+    reader = group.readers[0] if heads else group.shown_by
     if reader is None or (heads and dense_of(reader) is not reader):
         raise ArgumentError(
             f"The hidden activations of {group.name} are the input of no single layer, "
@@ -179,8 +179,8 @@ def capture_of(group: Any, statistic: Statistic) -> Capture:
         elif heads and len(stored_kernel(reader).shape) > 2:  # heads have an axis
             features = inputs.shape[-2] * inputs.shape[-1]
             inputs = ops.reshape(inputs, (*ops.shape(inputs)[:-2], features))
-        elif heads and (entries := group.kernel_cuts()[-1].scattered) is not None:
-            inputs = ops.take(inputs, entries.places.ravel().astype("int32"), axis=-1)
+        elif heads and not (cut := group.kernel_cuts()[-1]).in_order:
+            inputs = ops.take(inputs, cut.places.ravel().astype("int32"), axis=-1)
         return (inputs,)
 
     owner = group.layer if heads else None

@@ -11,7 +11,6 @@ import keras
 from keras_idea._finding.explain import why_no_heads
 from keras_idea._finding.find import find_ffns, find_groups
 from keras_idea._graph.configs import numbers_of
-from keras_idea._groups.experts import ExpertGroup
 from keras_idea._keras.variables import without_parameters, without_values
 from keras_idea._lm.data.make_tokenizer import (
     DEFAULT_VOCABULARY_SIZE,
@@ -99,7 +98,7 @@ def _of_preset(config: RunConfig, preset: str) -> Source:
     backbone: Any = outline(preset, dtype)
     check_language_model(preset, backbone)
     patch_get_config(backbone)
-    if any(isinstance(ffn.weights, ExpertGroup) for ffn in find_ffns(backbone)):
+    if any(len(ffn.units_shape) > 1 for ffn in find_ffns(backbone)):
         raise ConfigError(
             "`model.preset`: a mixture of experts adds the loss of its router to that "
             "of the text. Prune it in Python, with `IdeaPruneCallback`."
@@ -122,7 +121,7 @@ def _of_hub(shape: Model, task: Any, first: Any, width: int | None = None) -> So
     `first` is a backbone of the class; `width`: neurons at the start; None: its own.
     """
     backbone, arguments = type(first), first.get_config()
-    ffns = [ffn.weights for ffn in find_ffns(first)]
+    ffns = find_ffns(first)
     set_width, set_heads = numbers_of(first, ffns), None
     start = Sizes(width or ffns[0].hidden_dim)
     if "kv_groups" in shape.pruned_kinds:
@@ -131,7 +130,7 @@ def _of_hub(shape: Model, task: Any, first: Any, width: int | None = None) -> So
                 f"The key/value heads of {path!r} cannot be pruned: {why}. "
                 'Leave "kv_groups" out.'
             )
-        heads = [group.weights for group in find_groups(first, ["kv_groups"])]
+        heads = find_groups(first, ["kv_groups"])
         set_heads = numbers_of(first, heads)
         start = Sizes(start.neurons, heads[0].hidden_dim)
 
