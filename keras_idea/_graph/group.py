@@ -206,8 +206,9 @@ class FFN:
             state: NeuronState = self.layer.state
             return state
         cuts = self.cuts()
-        by_unit = self.kind == CHANNELS or not all(cut.in_order for cut in cuts)
-        return state_of(self.layer, cuts, by_unit)
+        by_unit = len(self.units_shape) > 1 or self.kind == CHANNELS
+        by_unit |= not all(cut.in_order for cut in cuts)
+        return state_of(self.layer, self.kernel_cuts(), by_unit)
 
     @property
     def hidden_dim(self) -> int:
@@ -255,9 +256,7 @@ class FFN:
     @property
     def units_shape(self) -> tuple[int, ...]:
         """Tuple of int, the shape of its mask: experts, if it has any, and units."""
-        cut = self.kernel_cuts()[0]
-        experts = () if cut.experts is None else (cut.variable.shape[cut.experts],)
-        return (*experts, cut.neurons)
+        return self.kernel_cuts()[0].units_shape
 
     @property
     def device_parts(self) -> int:

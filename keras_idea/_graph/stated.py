@@ -52,8 +52,8 @@ def _of_backbone(backbone: Any) -> list[FFN]:
     row, found = UNTRACED.get(class_of_hub(backbone)), []
     if row is None or why_refused(backbone) is not None:
         return []
+    names = row.names.split()
     for block in backbone.transformer_layers:
-        names = row.names.split()
         if not row.experts:
             layers = [operator.attrgetter(name)(block) for name in names]
             kernels = [stored_kernel(layer) for layer in layers]

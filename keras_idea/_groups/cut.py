@@ -118,6 +118,12 @@ class Cut:
         return self._entries // self.matrices
 
     @property
+    def units_shape(self) -> tuple[int, ...]:
+        """Tuple of int, the shape of a mask: experts, if there are any, and units."""
+        experts = () if self.experts is None else (self.variable.shape[self.experts],)
+        return (*experts, self.neurons)
+
+    @property
     def weights_axes(self) -> tuple[int, ...]:
         """Tuple of int, the axes of a kernel along which a unit's weights lie."""
         axes = {*range(len(self.variable.shape))} - {self.axis, self.experts}

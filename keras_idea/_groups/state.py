@@ -29,11 +29,7 @@ from keras_idea._keras.layers import renew_weight
 from keras_idea._typing import Tensor
 from keras_idea._validation import check_choice, check_number
 from keras_idea.errors import ArgumentError
-from keras_idea.functional.importance import (
-    REDUCTIONS,
-    Reduction,
-    neuron_importance,
-)
+from keras_idea.functional.importance import REDUCTIONS, Reduction
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,28 +98,22 @@ class NeuronState(keras.layers.Layer):
         self.active_track: Live | None = None
         #: None, or the neurons that are to be left, as the last pruning run has it.
         self.target_dim: int | None = None
-        #: int or None, the experts whose neurons these are, each ranked by itself.
-        self.experts: int | None = None
         #: bool, whether a unit has one score a kernel, however scores are reduced.
         self.by_unit = False
         #: Weights of a neuron in each kernel at first, where they may become fewer.
         self.row_lengths: tuple[int, ...] = ()
 
     def build(
-        self,
-        hidden_dim: int,
-        input_dim: int,
-        matrices: int = 3,
-        experts: int | None = None,
+        self, units_shape: Sequence[int], input_dim: int, matrices: int = 3
     ) -> None:
-        """Makes the variables, of so many matrices' scores."""
-        self.experts, self.by_unit = experts, experts is not None
-        neurons = (hidden_dim,) if experts is None else (experts, hidden_dim)
-        self._by_weight = (matrices, *neurons, input_dim)
+        """Makes the variables: a mask of that shape, and so many matrices' scores."""
+        #: bool, whether these are experts' neurons, each ranked in its own expert.
+        self.of_experts = len(units_shape) > 1
+        self._by_weight = (matrices, *units_shape, input_dim)
         self._scores = self._add("scores", self._scores_shape, "zeros")
-        self._mask = self._add("mask", neurons, "ones")
+        self._mask = self._add("mask", tuple(units_shape), "ones")
         #: Variable `(F,)`, float32: the number that each neuron had at first.
-        self.original_index = self._add("original_index", neurons, _numbers)
+        self.original_index = self._add("original_index", self._mask.shape, _numbers)
         self.built = True
 
     @property
@@ -173,10 +163,9 @@ class NeuronState(keras.layers.Layer):
 
     def importance_of(self, scores: Tensor) -> Tensor:
         """Importance `(F,)` by given scores, as this state reduces them."""
-        if self.experts is not None:  # whose rows are reduced already
-            return REDUCTIONS[self.scoring.matrix_reduce](scores, axis=0)
-        reductions = self.scoring.row_reduce, self.scoring.matrix_reduce
-        return neuron_importance(scores, *reductions)
+        if self.scoring.row_reduce == "max":  # else the rows are reduced already
+            scores = ops.max(scores, axis=-1)
+        return REDUCTIONS[self.scoring.matrix_reduce](scores, axis=0)
 
     def set_mask(self, mask: Tensor) -> None:
         """Sets the mask; while a pruner is at work, that one's too."""
@@ -246,26 +235,23 @@ def held_state(layer: keras.layers.Layer) -> NeuronState | None:
 
 
 def state_of(
-    layer: keras.layers.Layer, cuts: Sequence[Cut], by_unit: bool = False
+    layer: keras.layers.Layer, kernels: Sequence[Cut], by_unit: bool
 ) -> NeuronState:
     """The built state of the neurons that a layer makes; a new one if there is none.
 
-    The cuts say how they lie in its weights, the kernels first. `by_unit`: whether a
-    unit has one score a kernel, however many weights it has there.
+    `kernels` say how they lie in its kernels. `by_unit`: whether a unit has one score a
+    kernel, however many weights it has there.
     """
     state = _STATES.get(layer)
     if state is None:
         state = _STATES[layer] = NeuronState(name="neuron_state")
-        kernels = [cut for cut in cuts if not cut.is_bias]
-        lengths = [cut.weights for cut in kernels]
-        first, matrices = kernels[0], sum(cut.matrices for cut in kernels)
-        experts = None if first.experts is None else first.variable.shape[first.experts]
+        first, lengths = kernels[0], tuple(cut.weights for cut in kernels)
+        matrices = sum(cut.matrices for cut in kernels)
         # In the layer's scope, so that no two states have the same path; of a layer in
         # several replicas with a copy in each.
         strategy = getattr(first.variable.value, "distribute_strategy", None)
         path = layer.path or layer.name
         with scope_at(path), strategy.scope() if strategy else nullcontext():
-            state.build(first.neurons, max(lengths), matrices, experts)
-        state.row_lengths = tuple(lengths)
-        state.by_unit = experts is not None or by_unit
+            state.build(first.units_shape, max(lengths), matrices)
+        state.row_lengths, state.by_unit = lengths, by_unit
     return state

@@ -249,7 +249,8 @@ class Prunable(FFNLayer):
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates the variables for inputs `(..., input_dim)`."""
         super().build(input_shape)
-        self.state.build(self.hidden_dim, self.up_kernel.shape[0], len(self.matrices))
+        input_dim, hidden_dim = self.up_kernel.shape
+        self.state.build((hidden_dim,), input_dim, len(self.matrices))
 
     @property
     def mask(self) -> keras.Variable:

@@ -224,7 +224,7 @@ def _release(ffn: FFN) -> None:
 
 
 def _warn_unrouted_experts(ffn: FFN) -> None:
-    if ffn.state.experts is None or ffn.width == ffn.full_dim:
+    if not ffn.state.of_experts or ffn.width == ffn.full_dim:
         return
     scores = ops.convert_to_numpy(ffn.scores)
     silent = np.flatnonzero(~scores.any(axis=(0, -1))).tolist()
