@@ -315,13 +315,13 @@ class FFN:
         if self.kind == CHANNELS:
             return used_neurons(self.outgoing_cuts())
         makers = set(map(id, self.makers))
-        return used_neurons(
-            [
-                cut
-                for cut in self.cuts()
-                if not cut.is_bias or (cut.along and id(cut.along.layer) in makers)
-            ]
-        )
+        others = {
+            id(axis.variable)
+            for axis in self.axes
+            if axis.role == "own" and id(axis.layer) not in makers
+        }
+        cuts = self.cuts()
+        return used_neurons([cut for cut in cuts if id(cut.variable) not in others])
 
     def kernel_cuts(self) -> list[Cut]:
         """Where its neurons are in the kernels."""

@@ -52,9 +52,9 @@ class Axis:
 
     def cut(self, units: np.ndarray) -> "Cut":
         """Returns where some units are along the axis at present."""
-        bias, places = self.role in ("own", "statistic"), places_of(self.labels, units)
-        given = places, self.experts, self.matrices, bias
-        return Cut(self.variable, self.axis, *given, along=self)
+        places = places_of(self.labels, units)
+        given = places, self.experts, self.matrices, self
+        return Cut(self.variable, self.axis, *given)
 
 
 def places_of(labels: np.ndarray, units: np.ndarray) -> np.ndarray:
@@ -78,8 +78,6 @@ class Cut:
         experts: int or None, the axis of experts, each of which has units of its own.
         matrices: int, the matrices that the variable holds: of a unit's entries each
             is in another one. Otherwise they lie in one. Defaults to 1.
-        is_bias: bool, whether it holds no weights that count in a score. Defaults to
-            False.
         along: `Axis` that knows its units; None: nobody asks.
 
     Example:
@@ -93,7 +91,6 @@ class Cut:
     places: Any = None
     experts: int | None = None
     matrices: int = 1
-    is_bias: bool = False
     along: Axis | None = None
 
     def __post_init__(self) -> None:
@@ -242,11 +239,8 @@ class Cut:
         `take` the other way round.
         """
         value = ops.convert_to_tensor(self.variable.value)
-        entries = places.shape[-1]
-        zero = (*self.variable.shape[: self.axis], 1)
-        zero = (*zero, *self.variable.shape[self.axis + 1 :])
-        zeros = ops.zeros(zero, dtype=value.dtype)
-        value = ops.concatenate([value, zeros], axis=self.axis)
+        entries, rank = places.shape[-1], len(self.variable.shape)
+        value = ops.pad(value, [(0, int(axis == self.axis)) for axis in range(rank)])
         sources = np.full((*places.shape[:-1], length), entries)
         np.put_along_axis(sources, places, np.arange(entries), axis=-1)
         return take_neurons(value, sources, self.axis, self.experts)

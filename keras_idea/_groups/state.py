@@ -15,6 +15,7 @@ state's own up to date: when the pruner ends, and before something is saved.
 
 import contextlib
 import dataclasses
+import functools
 import weakref
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import nullcontext
@@ -109,19 +110,19 @@ class NeuronState(keras.layers.Layer):
         """Makes the variables: a mask of that shape, and so many matrices' scores."""
         #: bool, whether these are experts' neurons, each ranked in its own expert.
         self.of_experts = len(units_shape) > 1
-        self._by_weight = (matrices, *units_shape, input_dim)
-        self._scores = self._add("scores", self._scores_shape, "zeros")
+        self._sizes = matrices, input_dim
+        self._scores = self._add_scores(tuple(units_shape))
         self._mask = self._add("mask", tuple(units_shape), "ones")
         #: Variable `(F,)`, float32: the number that each neuron had at first.
         self.original_index = self._add("original_index", self._mask.shape, _numbers)
         self.built = True
 
-    @property
-    def _scores_shape(self) -> tuple[int, ...]:
+    def _add_scores(self, units_shape: tuple[int, ...]) -> keras.Variable:
         # The mean of the rows' averages is the average of the rows' means, so
         # F numbers a matrix replace F D; only the maximum needs them all.
-        every = self._by_weight
-        return every if self.scoring.row_reduce == "max" else every[:-1]
+        matrices, input_dim = self._sizes
+        each = (input_dim,) if self.scoring.row_reduce == "max" else ()
+        return self._add("scores", (matrices, *units_shape, *each), "zeros")
 
     def _add(
         self, name: str, shape: tuple[int, ...], initializer: Any
@@ -139,13 +140,9 @@ class NeuronState(keras.layers.Layer):
             )
         before, self.scoring = self.scoring.row_reduce, scoring
         if self.built and before != scoring.row_reduce:
-            neurons = self._mask.shape[-1]
-            self._by_weight = (*self._by_weight[:-2], neurons, self._by_weight[-1])
-            renew_weight(self, "_scores", self._make_scores)
-
-    def _make_scores(self) -> keras.Variable:
-        with scope_at(self.path):
-            return self._add("scores", self._scores_shape, "zeros")
+            with scope_at(self.path):
+                add = functools.partial(self._add_scores, self._mask.shape)
+                renew_weight(self, "_scores", add)
 
     @property
     def mask(self) -> keras.Variable:

@@ -127,7 +127,7 @@ class FFNLayer(keras.layers.Layer):
         return [
             *(Cut(kernel, 1) for kernel in entrances),
             Cut(down, 0),
-            *(Cut(bias, 0, is_bias=True) for bias in self._biases()[:-1]),
+            *(Cut(bias, 0) for bias in self._biases()[:-1]),
         ]
 
     def compute_output_shape(
