@@ -90,11 +90,7 @@ class Follow:
         self.atoms = Atoms()
         self.layers = list(walk(student_of(model)))
         self.sized: list[tuple[Any, np.ndarray]] = []
-        #: dict, path of a layer that is not followed -> why.
-        self.unseen: dict[str, str] = {}
         self.numbers = PrunedNumbers()
-        #: Atoms in tensors where a unit of zeros may not be 0.
-        self.alive: list[np.ndarray] = []
         #: `id`s of the operations Reshape in graphs, which know sizes as layers do.
         self._in_graphs = {
             id(operation)
@@ -105,7 +101,6 @@ class Follow:
         }
         self._held = set(map(id, self.layers)) | self._in_graphs
         self._compared = compared_by_distillers(model)
-        self._zero: set[int] = set()
         self._kept: list[keras.KerasTensor] = []
         self._told: set[int] = set()  # vectors that code has read, told by their values
 
@@ -142,10 +137,9 @@ class Follow:
         """Settles what a layer holds and calls itself, in a way that is not known."""
         for part in (holder, *sublayers(holder)):
             if part is holder or not looked_into(part):
-                for variable in own_weights(part)[0]:
+                held = own_weights(part)[0] if part is holder else part.variables
+                for variable in held:
                     self.atoms.settle_variable(variable, reason)
-                if part is not holder:
-                    self._unseen(part, reason)
 
     def _call(self, call: Call) -> None:
         atoms, layer = self.atoms, call.operation
@@ -153,7 +147,7 @@ class Follow:
         name = type(layer).__name__
         why = None
         if isinstance(layer, FFNLayer):
-            self._end(call, f"{name} '{layer.name}' reads or makes it", False)
+            self._end(call, f"{name} '{layer.name}' reads or makes it")
             return
         rule = rule_of(layer) if is_layer else operations.RULES.get(name)
         if not is_layer:
@@ -179,7 +173,8 @@ class Follow:
             arrays = made if isinstance(made, list) else [made]
             for tensor, of_tensor in zip(call.outputs, arrays, strict=True):
                 atoms.of_tensor[id(tensor)] = of_tensor
-            self._note_zeros(call, arrays)
+            if not _keeps_zeros(call):
+                atoms.alive += arrays
             if type(layer) is keras.layers.Reshape or id(layer) in self._in_graphs:
                 self._sizes(layer, arrays[0])
 
@@ -269,48 +264,19 @@ class Follow:
                 self.atoms.join(first, other)
         return first.reshape((1,) * (len(call.outputs[0].shape) - 1) + (-1,))
 
-    def _note_zeros(self, call: Call, arrays: Sequence[np.ndarray]) -> None:
-        """Notes tensors in which a unit of zeros is 0, and the atoms of others."""
-        operation: Any = call.operation
-        dense, name = dense_of(operation), type(operation).__name__
-        zeros = [id(tensor) in self._zero for tensor in call.inputs]
-        if dense is not None:
-            zero = _of_zero(dense.activation)
-        elif isinstance(operation, keras.layers.Activation):
-            zero = all(zeros) and _of_zero(operation.activation)
-        elif name == "Multiply":
-            zero = any(zeros)
-        elif name == "BatchNormalization":
-            zero = operation.scale or (not operation.center and all(zeros))
-        else:
-            tensors = all(isinstance(a, keras.KerasTensor) for a in call.arguments)
-            zero = all(zeros) and name not in _NOT_OF_ZEROS
-            zero = zero and (tensors or name not in _OF_TENSORS)
-        for tensor, array in zip(call.outputs, arrays, strict=True):
-            if zero:
-                self._zero.add(id(tensor))
-            else:
-                self.alive.append(np.unique(array))
-
-    def _end(self, call: Call, reason: str, unseen: bool = True) -> None:
+    def _end(self, call: Call, reason: str) -> None:
         """Settles all that a call is given, holds and makes."""
         atoms = self.atoms
         for tensor in call.inputs:
             atoms.settle(atoms.of(tensor), reason)
         held = [a for a in call.arguments if isinstance(a, keras.Variable)]
-        if isinstance(call.operation, keras.layers.Layer) and unseen:
-            held += call.operation.variables
-            self._unseen(call.operation, reason)
+        operation = call.operation
+        if not isinstance(operation, FFNLayer):  # which numbers its neurons itself
+            held += getattr(operation, "variables", [])
         for variable in held:
             atoms.settle_variable(variable, reason)
         for tensor in call.outputs:
             atoms.of_tensor[id(tensor)] = atoms.constant(tensor, reason)
-
-    def _unseen(self, holder: keras.layers.Layer, reason: str) -> None:
-        """Notes the layers with kernels in a layer that is not looked into."""
-        for part in walk(holder):
-            if slides(part) or dense_of(part) is part:
-                self.unseen.setdefault(part.path, reason)
 
     def _settle_made(self, call: Call) -> None:
         """Has the first reason of what makes an output be that, not a softmax in it."""
@@ -352,19 +318,25 @@ class Follow:
 _SUMS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
 #: What makes other numbers of zeros; and what does where one argument is a number.
 _NOT_OF_ZEROS = frozenset(
-    """AlphaDropout Clip Exp GaussianNoise GroupNormalization HardSigmoid LogSigmoid
-    Rescaling Sigmoid Softmax Softplus Where""".split()
+    """AlphaDropout BatchNormalization Clip Exp GaussianNoise GroupNormalization
+    HardSigmoid LogSigmoid Rescaling Sigmoid Softmax Softplus Where""".split()
 )
 _OF_TENSORS = frozenset("Add Maximum Minimum Subtract".split())
 
 
-def _of_zero(activation: Any) -> bool:
-    """Returns whether an activation makes 0 of 0."""
-    try:
-        made = activation(keras.ops.zeros((1, 1)))
-    except Exception:  # as of a layer that was built for another shape
-        return False
-    return not keras.ops.convert_to_numpy(made).any()
+def _keeps_zeros(call: Call) -> bool:
+    """Returns whether an operation makes 0 of a unit of zeros."""
+    operation: Any = call.operation
+    name = type(operation).__name__
+    activation = getattr(dense_of(operation) or operation, "activation", None)
+    if activation is not None:
+        try:
+            made = activation(keras.ops.zeros((1, 1)))
+        except Exception:  # as of a layer that was built for another shape
+            return False
+        return not keras.ops.convert_to_numpy(made).any()
+    tensors = all(isinstance(a, keras.KerasTensor) for a in call.arguments)
+    return name not in _NOT_OF_ZEROS and (tensors or name not in _OF_TENSORS)
 
 
 def _reads_activity(layer: Any) -> bool:
