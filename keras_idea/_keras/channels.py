@@ -45,14 +45,15 @@ def dense_of(layer: Any) -> Any:
 
 
 def kernel_of(layer: Any) -> keras.Variable:
-    """The variable behind `kernel`, which is computed with LoRA."""
-    return layer._kernel if hasattr(layer, "_kernel") else layer.kernel
+    """The variable behind a layer's (first) `kernel`, or its `embeddings`.
 
-
-def table_of(layer: Any) -> keras.Variable:
-    """The variable behind `embeddings`, which are computed with LoRA."""
-    table: keras.Variable = getattr(layer, "_embeddings", None)
-    return layer.embeddings if table is None else table
+    These are computed, with LoRA and of a quantized layer.
+    """
+    names = "_kernel depthwise_kernel kernel _embeddings embeddings position_embeddings"
+    held: keras.Variable = next(
+        getattr(layer, name) for name in names.split() if hasattr(layer, name)
+    )
+    return held
 
 
 def channel_axis(layer: Any, tensor: keras.KerasTensor) -> int:

@@ -18,14 +18,6 @@ BUILT = "_build_shapes_dict"
 NOTED = "_auto_config"
 
 
-def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:
-    """The variable behind `kernel`, of a Dense or EinsumDense layer.
-
-    `kernel` is computed, with LoRA and of a quantized layer.
-    """
-    return layer._kernel
-
-
 def mask_of(x: Any) -> Any:
     """Keras's mask of a tensor, or None."""
     return get_keras_mask(x)
