@@ -25,8 +25,8 @@ from keras_idea._groups.kinds import (
 from keras_idea._groups.state import NeuronState, held_state, indices_of, state_of
 from keras_idea._keras.around import layers_around
 from keras_idea._keras.attention import numbers_of_heads
-from keras_idea._keras.channels import dense_of, kernel_of
-from keras_idea._keras.layers import walk
+from keras_idea._keras.channels import dense_of
+from keras_idea._keras.layers import stored_kernel, walk
 from keras_idea._layers.ffn import FFNLayer, OwnGroup, Prunable
 from keras_idea._typing import Tensor
 from keras_idea._validation import check_choice
@@ -216,7 +216,7 @@ class FFN:
             return self._own_cuts()
         cuts = self.kernel_cuts()
         dense = filter(None, map(dense_of, self.weights.readers))
-        readers = {id(kernel_of(layer)) for layer in dense}
+        readers = {id(stored_kernel(layer)) for layer in dense}
         return [cut for cut in cuts if id(cut.variable) in readers] or cuts[-1:]
 
     def cuts(self) -> list[Cut]:

@@ -122,8 +122,9 @@ class Follow:
             for tensor in tensors:
                 if id(tensor) in atoms.of_tensor:
                     atoms.settle(atoms.of(tensor), reason)
-        for model, given in recording.entrances:
-            self._entrance(model, given)
+        for call in recording.composites:
+            if isinstance(call.operation, (Functional, keras.Sequential)):
+                self._entrance(call.operation, call.inputs)
         for variable in recording.read:
             if id(variable) in self._told:
                 continue
@@ -162,7 +163,8 @@ class Follow:
                 made = atoms.constant(call.outputs[0], reason)
         elif self._all_fixed(call):
             why = atoms.reasons[atoms.of(call.inputs[0]).ravel()[0]]
-        if made is None and why is None:
+        by_numbers = made is None and why is None
+        if by_numbers:
             made = self._by_numbers(call)
         if made is None:
             name = f"{name} '{layer.name}'" if is_layer else f"the operation {name}"
@@ -173,7 +175,7 @@ class Follow:
             arrays = made if isinstance(made, list) else [made]
             for tensor, of_tensor in zip(call.outputs, arrays, strict=True):
                 atoms.of_tensor[id(tensor)] = of_tensor
-            if not _keeps_zeros(call):
+            if by_numbers or not _keeps_zeros(call):
                 atoms.alive += arrays
             if type(layer) is keras.layers.Reshape or id(layer) in self._in_graphs:
                 self._sizes(layer, arrays[0])
@@ -308,18 +310,17 @@ class Follow:
             self.atoms.settle(atoms, why)
 
     def _compared_in(self, recording: Recording) -> list[keras.KerasTensor]:
-        made = [(call.operation, call.outputs) for call in recording.calls]
-        made += list(recording.returned.items())
-        named = [ts for layer, ts in made if layer.name in self._compared]
-        return [tensor for tensors in named for tensor in tensors]
+        calls = [*recording.calls, *recording.composites]
+        named = [call for call in calls if call.operation.name in self._compared]
+        return [tensor for call in named for tensor in call.outputs]
 
 
 #: Regularizers to which each unit counts alone, and one of zeros not at all.
 _SUMS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
 #: What makes other numbers of zeros; and what does where one argument is a number.
 _NOT_OF_ZEROS = frozenset(
-    """AlphaDropout BatchNormalization Clip Exp GaussianNoise GroupNormalization
-    HardSigmoid LogSigmoid Rescaling Sigmoid Softmax Softplus Where""".split()
+    """AlphaDropout Clip Exp GaussianNoise GroupNormalization HardSigmoid LogSigmoid
+    LogSoftmax Logsumexp Pad Sigmoid Softmax Softplus Where""".split()
 )
 _OF_TENSORS = frozenset("Add Maximum Minimum Subtract".split())
 
@@ -335,6 +336,8 @@ def _keeps_zeros(call: Call) -> bool:
         except Exception:  # as of a layer that was built for another shape
             return False
         return not keras.ops.convert_to_numpy(made).any()
+    if name == "BatchNormalization":
+        return operation.scale
     tensors = all(isinstance(a, keras.KerasTensor) for a in call.arguments)
     return name not in _NOT_OF_ZEROS and (tensors or name not in _OF_TENSORS)
 
@@ -352,7 +355,7 @@ def _looks_across(layer: Any) -> bool:
 
 def why_opaque(holder: keras.layers.Layer, recording: Recording) -> str:
     """Returns why it is not known what a layer does with those in it."""
-    cause, error = recording.causes.get(holder, (holder, recording.opaque[holder]))
+    cause, error = recording.opaque[holder]
     return (
         f"'{holder.name}', which holds it, cannot be called on a symbolic batch of 2: "
         f"{type(cause).__name__} '{cause.name}' raised {what_was_raised(error)}"

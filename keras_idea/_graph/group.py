@@ -18,7 +18,8 @@ from keras_idea._groups.cut import Cut
 from keras_idea._groups.entries import Entries, Labels
 from keras_idea._groups.kinds import CHANNELS, NEURONS, KindName
 from keras_idea._keras.attention import set_numbers_of_heads
-from keras_idea._keras.channels import SEPARABLE, dense_of, kernel_of, tell, tell_size
+from keras_idea._keras.channels import SEPARABLE, dense_of, tell, tell_size
+from keras_idea._keras.layers import stored_kernel
 from keras_idea._layers.ffn import FFNLayer
 
 #: In this order a group's layers are listed.
@@ -232,8 +233,8 @@ def group_of_dense(
     `shown`: whether the reader is called on them.
     """
     held: list[tuple[Any, int, Role, Any]] = [
-        *((kernel_of(layer), 1, "makes", layer) for layer in makers),
-        (kernel_of(reader), 0, "reads", reader),
+        *((stored_kernel(layer), 1, "makes", layer) for layer in makers),
+        (stored_kernel(reader), 0, "reads", reader),
         *((layer.bias, 0, "own", layer) for layer in makers if layer.bias is not None),
     ]
     units = np.arange(held[0][0].shape[1])

@@ -23,9 +23,8 @@ from keras_idea._keras.channels import (
     channel_axis,
     dense_of,
     is_stock_layer,
-    kernel_of,
 )
-from keras_idea._keras.layers import sublayers, walk
+from keras_idea._keras.layers import stored_kernel, sublayers, walk
 from keras_idea._keras.symbolic import Call
 from keras_idea.functional.by_numbers import PrunedNumbers, why_not_each_number
 
@@ -75,30 +74,24 @@ def _sliding(atoms: Atoms, layer: Any, call: Call) -> Made:
     """Follows convolutions: by depth, of all channels, or one after the other."""
     given, tensor = call.inputs[0], call.outputs[0]
     axis = channel_axis(layer, given)
-    made, kernel = atoms.along(given, axis, _OTHER_AXIS), kernel_of(layer)
+    made, kernel = atoms.along(given, axis, _OTHER_AXIS), stored_kernel(layer)
     if type(layer) in (*DEPTHWISE, *SEPARABLE):
         own = atoms.along_variable(kernel, -2, "each", layer)
         atoms.join(made, own)
         made = np.repeat(own, layer.depth_multiplier)
         kernel = getattr(layer, "pointwise_kernel", None)
     if kernel is not None:
-        read, new = (-1, -2) if type(layer) in TRANSPOSED else (-2, -1)
-        groups, width, given_atoms = (
-            getattr(layer, "groups", 1),
-            kernel.shape[read],
-            made,
-        )
-        alone = groups > 1 and width == 1  # each channel by itself
-        if not alone:
+        entered, (read, new) = made, (-1, -2) if type(layer) in TRANSPOSED else (-2, -1)
+        groups, width = getattr(layer, "groups", 1), kernel.shape[read]
+        if groups > 1 and width == 1:  # each channel by itself
+            made = atoms.along_variable(kernel, new, "makes", layer)
+            atoms.join(np.repeat(entered, len(made) // groups), made)
+        else:
             # The kernel has the rows of the first group: all groups lose the same ones.
             rows = atoms.along_variable(kernel, read, "reads", layer)
-            atoms.join(made.reshape(groups, width), rows)
-        made = atoms.along_variable(kernel, new, "makes", layer)
-        if alone:
-            atoms.join(np.repeat(given_atoms, len(made) // groups), made)
-        elif groups > 1:
-            blocks = made.reshape(groups, -1)
-            atoms.join(blocks, blocks[:1])
+            atoms.join(entered.reshape(groups, width), rows)
+            made = atoms.along_variable(kernel, new, "makes", layer)
+            atoms.whole(made.reshape(groups, -1), 0)
     if layer.bias is not None:
         atoms.join(atoms.along_variable(layer.bias, 0, "own", layer), made)
     as_tensor = at_axis(made, axis, len(tensor.shape))
@@ -110,7 +103,7 @@ def _dense(atoms: Atoms, layer: Any, call: Call) -> Made:
     dense, given, tensor = dense_of(layer), call.inputs[0], call.outputs[0]
     if dense is None:
         return None
-    kernel = kernel_of(dense)
+    kernel = stored_kernel(dense)
     equation = getattr(dense, "equation", "...a,ab->...b")
     (x, k), made = made_by.letters_of(equation, [len(given.shape), len(kernel.shape)])
     letters = f"{x},{k}->{made}"
@@ -135,10 +128,8 @@ def _norm(atoms: Atoms, layer: Any, call: Call) -> Made:
     """Follows normalizations; units over which one normalizes are features."""
     given, array = call.inputs[0], atoms.of(call.inputs[0])
     axes = [int(a) % array.ndim for a in np.atleast_1d(getattr(layer, "axis", -1))]
-    batch, groups = (
-        isinstance(layer, kind)
-        for kind in (layers.BatchNormalization, layers.GroupNormalization)
-    )
+    batch = type(layer) is layers.BatchNormalization
+    groups = type(layer) is layers.GroupNormalization
     if batch and not layer.epsilon:
         return f"'{layer.name}' has epsilon=0, which makes NaN of a pruned channel"
     if groups and (len(axes) > 1 or layer.groups == 1):
@@ -152,8 +143,7 @@ def _norm(atoms: Atoms, layer: Any, call: Call) -> Made:
         return None
     along = atoms.along(given, axes[0], f"'{layer.name}' normalizes over it")
     if groups:
-        blocks = along.reshape(layer.groups, -1)  # a group of its channels goes whole
-        atoms.join(blocks, blocks[:, :1])
+        atoms.whole(along.reshape(layer.groups, -1), 1)
     for variable in layer.variables:
         role: Role = "statistic" if variable.name in _STATISTICS else "own"
         atoms.join(atoms.along_variable(variable, 0, role, layer), along)
@@ -170,7 +160,7 @@ def _activation(atoms: Atoms, layer: Any, call: Call) -> Made:
 
 def _embedding(atoms: Atoms, layer: Any, call: Call) -> Made:
     """Follows embeddings, also where KerasHub reads logits with them."""
-    table, tensor = kernel_of(layer), call.outputs[0]
+    table, tensor = stored_kernel(layer), call.outputs[0]
     args, named = call.given
     if named.get("reverse") or (len(args) > 1 and args[1] is True):
         along = atoms.along(call.inputs[0], -1, _OTHER_AXIS)
@@ -312,5 +302,5 @@ def uses(call: Call) -> dict[int, int]:
     dense = type(layer) is layers.Dense
     axis = len(tensor.shape) - 1 if dense else channel_axis(layer, tensor)
     places = math.prod(tensor.shape[1:]) // tensor.shape[axis]
-    kernels = [kernel_of(layer), getattr(layer, "pointwise_kernel", None)]
+    kernels = [stored_kernel(layer), getattr(layer, "pointwise_kernel", None)]
     return {id(kernel): places for kernel in kernels if kernel is not None}

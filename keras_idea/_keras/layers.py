@@ -18,6 +18,19 @@ BUILT = "_build_shapes_dict"
 NOTED = "_auto_config"
 
 
+_KERNELS = "_kernel depthwise_kernel kernel _embeddings embeddings position_embeddings"
+
+
+def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:
+    """The variable behind a layer's (first) `kernel`, or its `embeddings`.
+
+    These are computed, with LoRA and of a quantized layer.
+    """
+    names = (name for name in _KERNELS.split() if hasattr(layer, name))
+    held: keras.Variable = getattr(layer, next(names))
+    return held
+
+
 def mask_of(x: Any) -> Any:
     """Keras's mask of a tensor, or None."""
     return get_keras_mask(x)

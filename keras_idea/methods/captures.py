@@ -11,8 +11,8 @@ import keras
 from keras import ops
 
 from keras_idea._groups.kinds import KINDS, KV_GROUPS
-from keras_idea._keras.channels import channel_axis, dense_of, kernel_of
-from keras_idea._keras.layers import first_argument, mask_of
+from keras_idea._keras.channels import channel_axis, dense_of
+from keras_idea._keras.layers import first_argument, mask_of, stored_kernel
 from keras_idea._keras.models import instead
 from keras_idea._keras.resumed import PassEnd
 from keras_idea._layers.ffn import FFNLayer
@@ -176,7 +176,7 @@ def capture_of(group: Any, statistic: Statistic) -> Capture:
             rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
             sizes = (*ops.shape(inputs)[:-1], reader.hidden_dim)
             inputs = ops.reshape(reader.hidden(rows), sizes)
-        elif heads and len(kernel_of(reader).shape) > 2:  # heads have an axis
+        elif heads and len(stored_kernel(reader).shape) > 2:  # heads have an axis
             features = inputs.shape[-2] * inputs.shape[-1]
             inputs = ops.reshape(inputs, (*ops.shape(inputs)[:-2], features))
         elif heads and (entries := group.kernel_cuts()[-1].scattered) is not None:

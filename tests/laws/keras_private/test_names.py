@@ -7,13 +7,7 @@ from keras import layers
 
 from keras_idea._keras import layers as inside
 from keras_idea._keras import optimizer_variables as of_optimizer
-from keras_idea._keras.channels import (
-    input_layers,
-    is_stock_layer,
-    kernel_of,
-    tell,
-    tell_size,
-)
+from keras_idea._keras.channels import input_layers, is_stock_layer, tell, tell_size
 from keras_idea._keras.models import (
     compilation,
     compile_arguments,
@@ -33,8 +27,8 @@ def test_weights_of_layers():
     lora = built(layers.Dense(3))
     assert names_of(lora, lora.kernel) == ["_kernel"]
     lora.enable_lora(2)
-    assert lora.kernel is not kernel_of(lora)
-    assert kernel_of(lora).shape == (4, 3)
+    assert lora.kernel is not inside.stored_kernel(lora)
+    assert inside.stored_kernel(lora).shape == (4, 3)
     norm = built(layers.BatchNormalization())
     new = {"name": "other", "shape": (5,), "trainable": False}
     inside.renew_weight(norm, "moving_mean", lambda: norm.add_weight(**new))
