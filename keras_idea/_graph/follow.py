@@ -1,6 +1,7 @@
 """Follows the tensors of a model through all its calls, and joins their atoms."""
 
 import dataclasses
+import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -189,19 +190,22 @@ class Follow:
         """
         known: dict[int, keras.KerasTensor] = {}
         for held in call.arguments:
+            if isinstance(held, keras.KerasTensor) or not has_places(held):
+                continue
             if isinstance(held, keras.Variable):
-                wide = [a for a, size in enumerate(held.shape) if size > 1]
-                if whole and wide:
-                    along = self.atoms.along_variable(held, wide[-1], "own", None)
-                    known[id(held)] = self._stand_in(held, along, wide[-1])
-            elif has_places(held) and not isinstance(held, keras.KerasTensor):
+                axes, variable = _wide(held.shape), held if whole else None
+            else:
                 array = keras.ops.convert_to_numpy(held)
                 axes = [a for a in range(array.ndim) if varies(array, a)]
                 variable = self._vector(array, axes)
-                if variable is not None:
-                    axis = int(np.argmax(variable.shape))
-                    along = self.atoms.along_variable(variable, axis, "own", None)
-                    known[id(held)] = self._stand_in(held, along, axes[0])
+            if variable is not None:
+                own = _wide(variable.shape)[-1]
+                along = self.atoms.along_variable(variable, own, "own", None)
+                made = keras.KerasTensor(tuple(held.shape), "float32")
+                known[id(held)] = made
+                self._kept.append(made)  # tensors are told apart by their `id`
+                placed = at_axis(along, axes[-1], len(held.shape))
+                self.atoms.of_tensor[id(made)] = placed
         if not known:
             return call
         given = keras.tree.map_structure(
@@ -216,19 +220,12 @@ class Follow:
         numbers = np.moveaxis(array, axes[0], 0).reshape(array.shape[axes[0]], -1)[:, 0]
         for layer in self.layers:
             for variable in own_weights(layer)[0]:
-                sizes = [size for size in variable.shape if size > 1]
-                if sizes == [len(numbers)]:
+                if math.prod(variable.shape) == max(variable.shape) == len(numbers):
                     value = keras.ops.convert_to_numpy(variable.value).ravel()
                     if (value == numbers).all():
                         self._told.add(id(variable))
                         return variable
         return None
-
-    def _stand_in(self, held: Any, along: np.ndarray, axis: int) -> keras.KerasTensor:
-        made = keras.KerasTensor(tuple(held.shape), "float32")
-        self._kept.append(made)  # tensors are told apart by their `id`
-        self.atoms.of_tensor[id(made)] = at_axis(along, axis, len(held.shape))
-        return made
 
     def _all_fixed(self, call: Call) -> bool:
         held = (
@@ -247,7 +244,7 @@ class Follow:
         if isinstance(layer, keras.layers.Layer):
             theirs = type(layer).__module__.startswith("keras.")
             built = not theirs and type(layer).build is not keras.layers.Layer.build
-            if layer.variables or sublayers(layer) or built or _looks_across(layer):
+            if layer.variables or sublayers(layer) or built:
                 return None
             modes = (False, True) if takes_training(layer) else (None,)
         if any(array.size > array.shape[-1] for array in arrays):
@@ -342,15 +339,14 @@ def _keeps_zeros(call: Call) -> bool:
     return name not in _NOT_OF_ZEROS and (tensors or name not in _OF_TENSORS)
 
 
+def _wide(shape: Sequence[int]) -> list[int]:
+    return [axis for axis, size in enumerate(shape) if size > 1]
+
+
 def _reads_activity(layer: Any) -> bool:
     """Returns whether a regularizer mixes what a layer makes."""
     regularizer = getattr(layer, "activity_regularizer", None)
     return regularizer is not None and not isinstance(regularizer, _SUMS)
-
-
-def _looks_across(layer: Any) -> bool:
-    """Returns whether a layer looks for numbers which an example would not have."""
-    return isinstance(layer, keras.layers.Masking)
 
 
 def why_opaque(holder: keras.layers.Layer, recording: Recording) -> str:

@@ -51,13 +51,12 @@ def _activated(
 ) -> Made:
     """Follows an activation; settles what it mixes."""
     name, why = name_of(activation), None
-    if isinstance(activation, layers.Layer):
-        known = type(activation) in _OF_ONE_NUMBER
-        if not known and (activation.variables or type(activation) in RULES):
-            why = "has weights or seeds of its own"
-        elif not known:
-            why = why_not_each_number(activation, (2, max(tensor.shape[-1], 2)))
-    else:
+    seeded = isinstance(activation, layers.Layer) and (
+        activation.variables or type(activation) in RULES
+    )
+    if seeded and type(activation) not in _OF_ONE_NUMBER:
+        why = "has weights or seeds of its own"
+    elif not seeded:
         why = why_not_each_number(activation, (2, max(tensor.shape[-1], 2)))
         if why is None and not hasattr(keras.activations, name):
             why = PrunedNumbers().make(activation, [tensor], [tensor])
@@ -274,15 +273,6 @@ def looked_into(layer: keras.layers.Layer) -> bool:
     return not is_stock_layer(layer) or any(dense_of(part) for part in walk(layer))
 
 
-def why_not_plain(layer: Any) -> str | None:
-    """Returns why the numbers in a layer's kernel are not those it multiplies by."""
-    if layer.lora_enabled:
-        return f"'{layer.path}' has LoRA enabled"
-    if layer.quantization_mode is not None:
-        return f"'{layer.path}' is quantized ({layer.quantization_mode})"
-    return None
-
-
 def why_not_followed(call: Call) -> str | None:
     """Returns why a layer with a rule computes something else than its rule."""
     layer: Any = call.operation
@@ -292,7 +282,11 @@ def why_not_followed(call: Call) -> str | None:
             "adds it to the width if that is the number of channels"
         )
     inner = dense_of(layer) or layer
-    return why_not_plain(inner) if hasattr(inner, "lora_enabled") else None
+    if getattr(inner, "lora_enabled", False):
+        return f"'{inner.path}' has LoRA enabled"
+    if hasattr(inner, "lora_enabled") and inner.quantization_mode is not None:
+        return f"'{inner.path}' is quantized ({inner.quantization_mode})"
+    return None
 
 
 def uses(call: Call) -> dict[int, int]:

@@ -55,12 +55,12 @@ class Call:
     #: Of a layer, by the arguments' names: given, or found by Keras at the inputs.
     masks: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def arguments(self) -> list[Any]:
         """List of what it was called on, flattened."""
         return keras.tree.flatten(self.given)
 
-    @property
+    @functools.cached_property
     def inputs(self) -> list[keras.KerasTensor]:
         """List of the `KerasTensor`s among the arguments, without a layer's mask."""
         args, named = self.given
