@@ -8,7 +8,7 @@ reason. Atoms that are joined are one unit.
 
 import dataclasses
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -39,6 +39,8 @@ class Atoms:
         uniform: set, `id`s of tensors that have one number everywhere.
         attended: list of lists of arrays, what meets in each product of tensors.
         normalized: list of (array, reason), atoms over which a layer normalizes.
+        alive: list of arrays, atoms of which an operation may make other numbers than
+            zeros of a unit of zeros.
     """
 
     def __init__(self) -> None:
@@ -47,6 +49,7 @@ class Atoms:
         self.reasons: list[str | None] = []
         self.attended: list[list[np.ndarray]] = []
         self.normalized: list[tuple[np.ndarray, str]] = []
+        self.alive: list[np.ndarray] = []
         self.uniform: set[int] = set()
         self._fixed = np.zeros(1024, bool)
         self._edges: list[tuple[np.ndarray, np.ndarray]] = []
@@ -96,8 +99,7 @@ class Atoms:
 
     def settle(self, atoms: np.ndarray, reason: str, first: bool = False) -> None:
         """Has units stay; of several reasons the first is kept."""
-        at = 0 if first else len(self._settled)
-        self._settled.insert(at, (np.unique(atoms), reason))
+        self._settled.insert(0 if first else len(self._settled), (atoms, reason))
 
     def settle_variable(self, variable: keras.Variable, reason: str) -> None:
         """Has all units along all axes of a variable stay."""
@@ -141,17 +143,24 @@ class Atoms:
         atoms = self.whole(atoms, *(a for a in range(atoms.ndim) if a != axis))
         return np.broadcast_to(atoms.reshape(-1), (tensor.shape[axis],))
 
-    def units(self) -> tuple[np.ndarray, dict[int, str]]:
-        """Returns the unit of each atom, and of units that stay the reason."""
-        root = _components(len(self.reasons), self._edges)
-        why: dict[int, str] = {}
-        for atoms, reason in self._settled:
-            for unit in np.unique(root[atoms]):
-                why.setdefault(int(unit), reason)
-        for atom, given in enumerate(self.reasons):
-            if given is not None:
-                why.setdefault(int(root[atom]), given)
-        return root, why
+    def units(self) -> np.ndarray:
+        """Returns the unit of each atom: the least atom that is one with it."""
+        return _components(len(self.reasons), self._edges)
+
+    def why(self, root: np.ndarray) -> np.ndarray:
+        """Returns by unit why it stays, or None."""
+        return noted(root, self._settled, self.reasons)
+
+
+def noted(
+    root: np.ndarray, notes: Sequence[tuple[np.ndarray, str]], others: Any = None
+) -> np.ndarray:
+    """Returns by unit what is noted of its atoms first, else None or of `others`."""
+    of_unit = np.empty(len(root), object)
+    of_unit[:] = others
+    for atoms, note in reversed(notes):
+        of_unit[root[atoms]] = note
+    return of_unit
 
 
 #: The atoms of the (only) output, a list of those of several, None if they are mixed or

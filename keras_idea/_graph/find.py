@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea._graph.atoms import Role, varies
+from keras_idea._graph.atoms import Role, noted, varies
 from keras_idea._graph.follow import OUTPUT, UNBUILT, Follow, followed, has_code
 from keras_idea._graph.group import FFN, Axes, Sized
 from keras_idea._graph.layers import embeds, slides, uses
@@ -18,12 +18,7 @@ from keras_idea._graph.stated import stated_ffns
 from keras_idea._groups.cut import Axis
 from keras_idea._groups.kinds import CHANNELS, FEATURES, KV_GROUPS, NEURONS, KindName
 from keras_idea._keras.channels import dense_of, is_stock_layer
-from keras_idea._keras.layers import (
-    is_built,
-    own_weights,
-    student_of,
-    walk,
-)
+from keras_idea._keras.layers import is_built, own_weights, student_of, walk
 from keras_idea._keras.models import Functional
 from keras_idea._keras.symbolic import Recording
 from keras_idea._layers.ffn import FFNLayer
@@ -95,7 +90,9 @@ def _graph_of(model: keras.layers.Layer, layers: list[keras.layers.Layer]) -> Gr
         for call in recordings[0].calls:
             if slides(call.operation) or type(call.operation) is keras.layers.Dense:
                 counts.update(uses(call))
-    return _Found(follow, recordings, dict(counts)).graph()
+    found = _Found(follow, recordings)
+    groups = found.groups()
+    return Graph(groups, found.left_out(), dict(counts), found.whole)
 
 
 def _has_matrix(layer: keras.layers.Layer) -> bool:
@@ -108,97 +105,100 @@ def _has_matrix(layer: keras.layers.Layer) -> bool:
 class _Found:
     """Makes groups of what was followed: units that lie alike."""
 
-    def __init__(
-        self, follow: Follow, recordings: Sequence[Recording], uses: dict[int, int]
-    ) -> None:
-        self.follow, self.recordings, self.uses = follow, recordings, uses
-        self.order = {
-            id(layer): place
-            for place, layer in reversed(list(enumerate(follow.layers)))
-        }
+    def __init__(self, follow: Follow, recordings: Sequence[Recording]) -> None:
+        self.layers, self.recordings = follow.layers, recordings
+        self.order = {id(layer): i for i, layer in enumerate(follow.layers)}
         atoms = follow.atoms
-        root, _ = atoms.units()
+        self.places, self.root = atoms.places, atoms.units()
+        sized = []
         for layer, array in follow.sized:
-            axes = [a for a in range(array.ndim) if varies(root[array], a)]
+            units = self.root[array]
+            axes = [axis for axis in range(array.ndim) if varies(units, axis)]
             if len(axes) > 1:
                 why = f"'{layer.name}' spreads it over several axes"
                 atoms.settle(array, why)
-        self.root, self.why = atoms.units()
-        self.normalized: dict[int, str] = {}
-        for array, why in atoms.normalized:
-            for unit in np.unique(self.root[array]).tolist():
-                self.normalized.setdefault(unit, why)
+            for axis in axes:
+                along = np.moveaxis(units, axis, 0).reshape(units.shape[axis], -1)
+                sized.append(Sized(layer, axis - 1, along[:, 0]))
+        self.why = atoms.why(self.root)
+        self.normalized = noted(self.root, atoms.normalized)
         # Of heads, queries meet keys, and then values: the same units on both sides.
-        sides = [[_units(self.root, [a]) for a in arrays] for arrays in atoms.attended]
-        times = collections.Counter(
-            u for some in sides for u in set.intersection(*some)
-        )
-        self.attended = {unit for unit, count in times.items() if count > 1}
-        self.met = set().union(*(units for some in sides for units in some))
-        self.met -= self.attended
-        self.alive = _units(self.root, follow.alive)
+        times = np.zeros(len(self.root), int)
+        self.met, self.alive = (np.zeros(len(self.root), bool) for _ in range(2))
+        for arrays in atoms.attended:
+            sides = [self.root[array] for array in arrays]
+            times[functools.reduce(np.intersect1d, sides)] += 1
+            self.met[np.concatenate(sides)] = True
+        self.attended = times > 1
+        self.met &= ~self.attended
+        for array in atoms.alive:
+            self.alive[self.root[array]] = True
         holders = {
             id(variable): layer
             for layer in follow.layers
             for variable in own_weights(layer)[0]
         }
         self.axes = {}
-        for key, p in atoms.places.items():
+        for key, p in self.places.items():
             held = holders.get(id(p.variable))
             layers = p.layers or ([held] if held is not None else [])
             labels = self.root[p.atoms]
             self.axes[key] = Axis(p.variable, p.axis, p.role, layers, labels)
-        sized = []
-        for layer, array in follow.sized:
-            units = self.root[array]
-            for axis in range(1, array.ndim):
-                if varies(units, axis):
-                    along = np.moveaxis(units, axis, 0).reshape(units.shape[axis], -1)
-                    sized.append(Sized(layer, axis - 1, along[:, 0]))
         self.whole = Axes(list(self.axes.values()), sized)
 
-    def graph(self) -> Graph:
-        """Returns the graph."""
-        alike: dict[tuple, list[int]] = collections.defaultdict(list)
-        for unit, lies in self._signatures().items():
-            shown = self.why.get(unit) == OUTPUT and unit in self.normalized
-            if unit not in self.why or shown:
-                alike[tuple(lies)].append(unit)
+    def groups(self) -> list[FFN]:
+        """Returns the groups; notes why other units stay."""
         groups: list[FFN] = []
         taken: set[int] = set()  # owners: a group's state is known by its layer
-        for where, together in alike.items():
-            ours = [self.axes[key] for key, _ in where]
-            kind = self._kind(ours, together)
-            reason = _why_not(kind, ours, together)
-            if reason is None and together[0] in self.met and kind != FEATURES:
+        for keys, units in self._alike():
+            ours, first = [self.axes[key] for key in keys], units[0]
+            kind = self._kind(ours, first)
+            reason = _why_not(kind, ours, units)
+            if reason is None and self.met[first] and kind != FEATURES:
                 reason = "an attention multiplies it"
             owner = None if reason else self._owner(kind, ours)
             if reason is None and id(owner) in taken:
                 reason = "the units of one layer are used in several ways"
             if reason is not None:
-                self.why |= dict.fromkeys(together, reason)
+                self.why[units] = reason
                 continue
             taken.add(id(owner))
-            groups.append(self._group(kind, ours, together, owner))
-            if kind == FEATURES and together[0] not in self.why:
-                self.why |= dict.fromkeys(
-                    together, self.normalized.get(together[0], "an embedding makes it")
-                )
-        return Graph(groups, self._left_out(), self.uses, self.whole)
+            groups.append(self._group(kind, ours, units, owner))
+            if kind == FEATURES and self.why[first] is None:
+                self.why[units] = self.normalized[first] or "an embedding makes it"
+        return groups
 
-    def _signatures(self) -> dict[int, list[tuple[Hashable, int]]]:
-        """By the unit, which axes it is in, and how often."""
-        found: dict[int, list] = collections.defaultdict(list)
-        for key, place in self.follow.atoms.places.items():
+    def _alike(self) -> list[tuple[list[Hashable], np.ndarray]]:
+        """Returns the units that lie equally often in the same axes, with these axes.
+
+        In the order in which they are met.
+        """
+        shown = (self.why == OUTPUT) & ~np.equal(self.normalized, None)
+        free = np.equal(self.why, None) | shown
+        # The number of each unit's set: every axis parts those that it has from others.
+        number, last, met = np.zeros(len(self.root), int), 0, []
+        for key, place in self.places.items():
             units, often = np.unique(self.root[place.atoms], return_counts=True)
-            for unit, count in zip(units.tolist(), often.tolist(), strict=True):
-                found[unit].append((key, count))
-        return found
+            units, often = units[free[units]], often[free[units]]
+            if len(units):
+                both = number[units] * (often.max() + 1) + often
+                parts = np.unique(both, return_inverse=True)[1]
+                number[units] = last + 1 + parts
+                last += 1 + parts.max()
+                met.append((key, units))
+        alike: dict[int, tuple[list[Hashable], np.ndarray]] = {}
+        for key, units in met:
+            numbers = number[units]
+            for each in dict.fromkeys(numbers.tolist()):
+                if each not in alike:
+                    alike[each] = [], units[numbers == each]
+                alike[each][0].append(key)
+        return list(alike.values())
 
-    def _kind(self, axes: Sequence[Axis], units: Sequence[int]) -> KindName:
-        if units[0] in self.normalized or any(embeds(axis.layer) for axis in axes):
+    def _kind(self, axes: Sequence[Axis], unit: int) -> KindName:
+        if self.normalized[unit] or any(embeds(axis.layer) for axis in axes):
             return FEATURES
-        if units[0] in self.attended:
+        if self.attended[unit]:
             return KV_GROUPS
         convolves = any(slides(axis.layer) for axis in axes)
         return CHANNELS if convolves else NEURONS
@@ -220,7 +220,7 @@ class _Found:
         No models: each attention in a model's own `call` has an owner of its own.
         """
         found: dict[int, list] = collections.defaultdict(list)
-        for layer in self.follow.layers:
+        for layer in self.layers:
             if not isinstance(layer, keras.Model):
                 inside = set(map(id, walk(layer)))
                 for part in inside:
@@ -260,7 +260,7 @@ class _Found:
         }
 
     def _group(
-        self, kind: KindName, axes: Sequence[Axis], units: list[int], owner: Any
+        self, kind: KindName, axes: Sequence[Axis], units: np.ndarray, owner: Any
     ) -> FFN:
         roles: tuple[Role, ...] = ("makes", "reads")
         ordered = [axis for role in roles for axis in self._sorted(kind, axes, role)]
@@ -268,51 +268,46 @@ class _Found:
         return FFN(
             kind,
             axes if kind == CHANNELS else ordered,
-            np.array(units),
+            units,
             self.whole,
             owner,
             preserves_zero=kind == KV_GROUPS
-            or (kind == NEURONS and self.alive.isdisjoint(units)),
+            or (kind == NEURONS and not self.alive[units].any()),
             shown=all(len(a.layers) == 1 for a in axes if a.role == "reads"),
         )
 
-    def _left_out(self) -> dict[str, str]:
+    def left_out(self) -> dict[str, str]:
         """By the path of a layer, why what it makes stays; heads by what holds them."""
-        left_out = dict(self.follow.unseen)
-        held = {layer.path for layer in self.follow.layers if not _is_model(layer)}
-        for place in self.follow.atoms.places.values():
-            if place.role != "makes" or not place.layers or embeds(place.layers[0]):
+        kinds = (Functional, keras.Sequential)
+        held = {layer.path for layer in self.layers if not isinstance(layer, kinds)}
+        places = collections.defaultdict(list)
+        for key, axis in self.axes.items():
+            for layer in axis.layers:
+                places[id(layer)].append(self.places[key])
+        left_out: dict[str, str] = {}
+        for layer in self.layers:
+            if not (layer.built and (slides(layer) or dense_of(layer) is layer)):
                 continue
-            units = self.root[place.atoms].tolist()
-            reasons = [self.why.get(unit) for unit in units]
-            given = [reason for reason in reasons if reason]
-            if given:
-                some = f" ({len(given)} of {len(reasons)})"
-                share = some if len(given) < len(reasons) else ""
-                path = place.layers[0].path
+            path, ours = layer.path, places[id(layer)]
+            if not ours:
+                left_out.setdefault(path, "the model's `call` does not call it")
+            # What is not followed has no roles.
+            made = [p for p in ours if p.role == "makes"]
+            for place in made or [p for p in ours if not p.layers]:
+                units = self.root[place.atoms]
+                given = [reason for reason in self.why[units] if reason]
+                if not given:
+                    continue
+                some = f" ({len(given)} of {len(units)})"
+                share = some if len(given) < len(units) else ""
                 holder = path.rpartition("/")[0]
-                if holder in held and (self.attended | self.met).issuperset(units):
+                if holder in held and (self.attended | self.met)[units].all():
                     path = holder
                 left_out.setdefault(path, given[0] + share)
-        places = self.follow.atoms.places.values()
-        called = {id(layer) for place in places for layer in place.layers}
-        for layer in self.follow.layers:
-            if layer.built and (slides(layer) or dense_of(layer) is layer):
-                if layer.path not in left_out and id(layer) not in called:
-                    left_out[layer.path] = "the model's `call` does not call it"
         return left_out
 
 
-def _is_model(layer: Any) -> bool:
-    return isinstance(layer, (Functional, keras.Sequential))
-
-
-def _units(root: np.ndarray, arrays: Sequence[np.ndarray]) -> set[int]:
-    joined = np.concatenate([np.zeros(0, int), *(array.ravel() for array in arrays)])
-    return set(np.unique(root[joined]).tolist()) if len(joined) else set()
-
-
-def _why_not(kind: KindName, axes: Sequence[Axis], units: list[int]) -> str | None:
+def _why_not(kind: KindName, axes: Sequence[Axis], units: np.ndarray) -> str | None:
     """Why some units are no group; None if they are."""
     makers = [axis for axis in axes if axis.role == "makes"]
     readers = [axis for axis in axes if axis.role == "reads"]

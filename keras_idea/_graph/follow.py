@@ -1,6 +1,7 @@
 """Follows the tensors of a model through all its calls, and joins their atoms."""
 
 import dataclasses
+import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -90,11 +91,7 @@ class Follow:
         self.atoms = Atoms()
         self.layers = list(walk(student_of(model)))
         self.sized: list[tuple[Any, np.ndarray]] = []
-        #: dict, path of a layer that is not followed -> why.
-        self.unseen: dict[str, str] = {}
         self.numbers = PrunedNumbers()
-        #: Atoms in tensors where a unit of zeros may not be 0.
-        self.alive: list[np.ndarray] = []
         #: `id`s of the operations Reshape in graphs, which know sizes as layers do.
         self._in_graphs = {
             id(operation)
@@ -105,7 +102,6 @@ class Follow:
         }
         self._held = set(map(id, self.layers)) | self._in_graphs
         self._compared = compared_by_distillers(model)
-        self._zero: set[int] = set()
         self._kept: list[keras.KerasTensor] = []
         self._told: set[int] = set()  # vectors that code has read, told by their values
 
@@ -127,8 +123,9 @@ class Follow:
             for tensor in tensors:
                 if id(tensor) in atoms.of_tensor:
                     atoms.settle(atoms.of(tensor), reason)
-        for model, given in recording.entrances:
-            self._entrance(model, given)
+        for call in recording.composites:
+            if isinstance(call.operation, (Functional, keras.Sequential)):
+                self._entrance(call.operation, call.inputs)
         for variable in recording.read:
             if id(variable) in self._told:
                 continue
@@ -142,10 +139,9 @@ class Follow:
         """Settles what a layer holds and calls itself, in a way that is not known."""
         for part in (holder, *sublayers(holder)):
             if part is holder or not looked_into(part):
-                for variable in own_weights(part)[0]:
+                held = own_weights(part)[0] if part is holder else part.variables
+                for variable in held:
                     self.atoms.settle_variable(variable, reason)
-                if part is not holder:
-                    self._unseen(part, reason)
 
     def _call(self, call: Call) -> None:
         atoms, layer = self.atoms, call.operation
@@ -153,7 +149,7 @@ class Follow:
         name = type(layer).__name__
         why = None
         if isinstance(layer, FFNLayer):
-            self._end(call, f"{name} '{layer.name}' reads or makes it", False)
+            self._end(call, f"{name} '{layer.name}' reads or makes it")
             return
         rule = rule_of(layer) if is_layer else operations.RULES.get(name)
         if not is_layer:
@@ -168,7 +164,8 @@ class Follow:
                 made = atoms.constant(call.outputs[0], reason)
         elif self._all_fixed(call):
             why = atoms.reasons[atoms.of(call.inputs[0]).ravel()[0]]
-        if made is None and why is None:
+        by_numbers = made is None and why is None
+        if by_numbers:
             made = self._by_numbers(call)
         if made is None:
             name = f"{name} '{layer.name}'" if is_layer else f"the operation {name}"
@@ -179,7 +176,8 @@ class Follow:
             arrays = made if isinstance(made, list) else [made]
             for tensor, of_tensor in zip(call.outputs, arrays, strict=True):
                 atoms.of_tensor[id(tensor)] = of_tensor
-            self._note_zeros(call, arrays)
+            if by_numbers or not _keeps_zeros(call):
+                atoms.alive += arrays
             if type(layer) is keras.layers.Reshape or id(layer) in self._in_graphs:
                 self._sizes(layer, arrays[0])
 
@@ -192,19 +190,22 @@ class Follow:
         """
         known: dict[int, keras.KerasTensor] = {}
         for held in call.arguments:
+            if isinstance(held, keras.KerasTensor) or not has_places(held):
+                continue
             if isinstance(held, keras.Variable):
-                wide = [a for a, size in enumerate(held.shape) if size > 1]
-                if whole and wide:
-                    along = self.atoms.along_variable(held, wide[-1], "own", None)
-                    known[id(held)] = self._stand_in(held, along, wide[-1])
-            elif has_places(held) and not isinstance(held, keras.KerasTensor):
+                axes, variable = _wide(held.shape), held if whole else None
+            else:
                 array = keras.ops.convert_to_numpy(held)
                 axes = [a for a in range(array.ndim) if varies(array, a)]
                 variable = self._vector(array, axes)
-                if variable is not None:
-                    axis = int(np.argmax(variable.shape))
-                    along = self.atoms.along_variable(variable, axis, "own", None)
-                    known[id(held)] = self._stand_in(held, along, axes[0])
+            if variable is not None:
+                own = _wide(variable.shape)[-1]
+                along = self.atoms.along_variable(variable, own, "own", None)
+                made = keras.KerasTensor(tuple(held.shape), "float32")
+                known[id(held)] = made
+                self._kept.append(made)  # tensors are told apart by their `id`
+                placed = at_axis(along, axes[-1], len(held.shape))
+                self.atoms.of_tensor[id(made)] = placed
         if not known:
             return call
         given = keras.tree.map_structure(
@@ -219,19 +220,12 @@ class Follow:
         numbers = np.moveaxis(array, axes[0], 0).reshape(array.shape[axes[0]], -1)[:, 0]
         for layer in self.layers:
             for variable in own_weights(layer)[0]:
-                sizes = [size for size in variable.shape if size > 1]
-                if sizes == [len(numbers)]:
+                if math.prod(variable.shape) == max(variable.shape) == len(numbers):
                     value = keras.ops.convert_to_numpy(variable.value).ravel()
                     if (value == numbers).all():
                         self._told.add(id(variable))
                         return variable
         return None
-
-    def _stand_in(self, held: Any, along: np.ndarray, axis: int) -> keras.KerasTensor:
-        made = keras.KerasTensor(tuple(held.shape), "float32")
-        self._kept.append(made)  # tensors are told apart by their `id`
-        self.atoms.of_tensor[id(made)] = at_axis(along, axis, len(held.shape))
-        return made
 
     def _all_fixed(self, call: Call) -> bool:
         held = (
@@ -250,7 +244,7 @@ class Follow:
         if isinstance(layer, keras.layers.Layer):
             theirs = type(layer).__module__.startswith("keras.")
             built = not theirs and type(layer).build is not keras.layers.Layer.build
-            if layer.variables or sublayers(layer) or built or _looks_across(layer):
+            if layer.variables or sublayers(layer) or built:
                 return None
             modes = (False, True) if takes_training(layer) else (None,)
         if any(array.size > array.shape[-1] for array in arrays):
@@ -269,48 +263,19 @@ class Follow:
                 self.atoms.join(first, other)
         return first.reshape((1,) * (len(call.outputs[0].shape) - 1) + (-1,))
 
-    def _note_zeros(self, call: Call, arrays: Sequence[np.ndarray]) -> None:
-        """Notes tensors in which a unit of zeros is 0, and the atoms of others."""
-        operation: Any = call.operation
-        dense, name = dense_of(operation), type(operation).__name__
-        zeros = [id(tensor) in self._zero for tensor in call.inputs]
-        if dense is not None:
-            zero = _of_zero(dense.activation)
-        elif isinstance(operation, keras.layers.Activation):
-            zero = all(zeros) and _of_zero(operation.activation)
-        elif name == "Multiply":
-            zero = any(zeros)
-        elif name == "BatchNormalization":
-            zero = operation.scale or (not operation.center and all(zeros))
-        else:
-            tensors = all(isinstance(a, keras.KerasTensor) for a in call.arguments)
-            zero = all(zeros) and name not in _NOT_OF_ZEROS
-            zero = zero and (tensors or name not in _OF_TENSORS)
-        for tensor, array in zip(call.outputs, arrays, strict=True):
-            if zero:
-                self._zero.add(id(tensor))
-            else:
-                self.alive.append(np.unique(array))
-
-    def _end(self, call: Call, reason: str, unseen: bool = True) -> None:
+    def _end(self, call: Call, reason: str) -> None:
         """Settles all that a call is given, holds and makes."""
         atoms = self.atoms
         for tensor in call.inputs:
             atoms.settle(atoms.of(tensor), reason)
         held = [a for a in call.arguments if isinstance(a, keras.Variable)]
-        if isinstance(call.operation, keras.layers.Layer) and unseen:
-            held += call.operation.variables
-            self._unseen(call.operation, reason)
+        operation = call.operation
+        if not isinstance(operation, FFNLayer):  # which numbers its neurons itself
+            held += getattr(operation, "variables", [])
         for variable in held:
             atoms.settle_variable(variable, reason)
         for tensor in call.outputs:
             atoms.of_tensor[id(tensor)] = atoms.constant(tensor, reason)
-
-    def _unseen(self, holder: keras.layers.Layer, reason: str) -> None:
-        """Notes the layers with kernels in a layer that is not looked into."""
-        for part in walk(holder):
-            if slides(part) or dense_of(part) is part:
-                self.unseen.setdefault(part.path, reason)
 
     def _settle_made(self, call: Call) -> None:
         """Has the first reason of what makes an output be that, not a softmax in it."""
@@ -342,10 +307,9 @@ class Follow:
             self.atoms.settle(atoms, why)
 
     def _compared_in(self, recording: Recording) -> list[keras.KerasTensor]:
-        made = [(call.operation, call.outputs) for call in recording.calls]
-        made += list(recording.returned.items())
-        named = [ts for layer, ts in made if layer.name in self._compared]
-        return [tensor for tensors in named for tensor in tensors]
+        calls = [*recording.calls, *recording.composites]
+        named = [call for call in calls if call.operation.name in self._compared]
+        return [tensor for call in named for tensor in call.outputs]
 
 
 #: Regularizers to which each unit counts alone, and one of zeros not at all.
@@ -353,18 +317,30 @@ _SUMS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
 #: What makes other numbers of zeros; and what does where one argument is a number.
 _NOT_OF_ZEROS = frozenset(
     """AlphaDropout Clip Exp GaussianNoise GroupNormalization HardSigmoid LogSigmoid
-    Rescaling Sigmoid Softmax Softplus Where""".split()
+    LogSoftmax Logsumexp Pad Sigmoid Softmax Softplus Where""".split()
 )
 _OF_TENSORS = frozenset("Add Maximum Minimum Subtract".split())
 
 
-def _of_zero(activation: Any) -> bool:
-    """Returns whether an activation makes 0 of 0."""
-    try:
-        made = activation(keras.ops.zeros((1, 1)))
-    except Exception:  # as of a layer that was built for another shape
-        return False
-    return not keras.ops.convert_to_numpy(made).any()
+def _keeps_zeros(call: Call) -> bool:
+    """Returns whether an operation makes 0 of a unit of zeros."""
+    operation: Any = call.operation
+    name = type(operation).__name__
+    activation = getattr(dense_of(operation) or operation, "activation", None)
+    if activation is not None:
+        try:
+            made = activation(keras.ops.zeros((1, 1)))
+        except Exception:  # as of a layer that was built for another shape
+            return False
+        return not keras.ops.convert_to_numpy(made).any()
+    if name == "BatchNormalization":
+        return operation.scale
+    tensors = all(isinstance(a, keras.KerasTensor) for a in call.arguments)
+    return name not in _NOT_OF_ZEROS and (tensors or name not in _OF_TENSORS)
+
+
+def _wide(shape: Sequence[int]) -> list[int]:
+    return [axis for axis, size in enumerate(shape) if size > 1]
 
 
 def _reads_activity(layer: Any) -> bool:
@@ -373,14 +349,9 @@ def _reads_activity(layer: Any) -> bool:
     return regularizer is not None and not isinstance(regularizer, _SUMS)
 
 
-def _looks_across(layer: Any) -> bool:
-    """Returns whether a layer looks for numbers which an example would not have."""
-    return isinstance(layer, keras.layers.Masking)
-
-
 def why_opaque(holder: keras.layers.Layer, recording: Recording) -> str:
     """Returns why it is not known what a layer does with those in it."""
-    cause, error = recording.causes.get(holder, (holder, recording.opaque[holder]))
+    cause, error = recording.opaque[holder]
     return (
         f"'{holder.name}', which holds it, cannot be called on a symbolic batch of 2: "
         f"{type(cause).__name__} '{cause.name}' raised {what_was_raised(error)}"

@@ -16,7 +16,6 @@ from keras_idea._graph import operations as made_by
 from keras_idea._graph.atoms import Atoms, Made, Rule, at_axis
 from keras_idea._groups.cut import Role
 from keras_idea._keras.channels import (
-    CONVOLUTIONS,
     DEPTHWISE,
     SEPARABLE,
     SLIDING,
@@ -25,10 +24,8 @@ from keras_idea._keras.channels import (
     channel_axis,
     dense_of,
     is_stock_layer,
-    kernel_of,
-    table_of,
 )
-from keras_idea._keras.layers import sublayers, walk
+from keras_idea._keras.layers import stored_kernel, sublayers, walk
 from keras_idea._keras.symbolic import Call
 from keras_idea.functional.by_numbers import PrunedNumbers, why_not_each_number
 
@@ -55,13 +52,12 @@ def _activated(
 ) -> Made:
     """Follows an activation; settles what it mixes."""
     name, why = name_of(activation), None
-    if isinstance(activation, layers.Layer):
-        known = type(activation) in _OF_ONE_NUMBER
-        if not known and (activation.variables or type(activation) in RULES):
-            why = "has weights or seeds of its own"
-        elif not known:
-            why = why_not_each_number(activation, (2, max(tensor.shape[-1], 2)))
-    else:
+    seeded = isinstance(activation, layers.Layer) and (
+        activation.variables or type(activation) in RULES
+    )
+    if seeded and type(activation) not in _OF_ONE_NUMBER:
+        why = "has weights or seeds of its own"
+    elif not seeded:
         why = why_not_each_number(activation, (2, max(tensor.shape[-1], 2)))
         if why is None and not hasattr(keras.activations, name):
             why = PrunedNumbers().make(activation, [tensor], [tensor])
@@ -74,67 +70,32 @@ def _activated(
     return atoms.constant(tensor, reason)
 
 
-def _output(
-    atoms: Atoms, layer: Any, kernel: keras.Variable, axis: int, call: Call, at: int
-) -> Made:
-    """Follows what a kernel and its bias make along axis `at` of the output."""
-    made = atoms.along_variable(kernel, axis, "makes", layer)
-    if getattr(layer, "bias", None) is not None:
-        atoms.join(atoms.along_variable(layer.bias, 0, "own", layer), made)
-    tensor = call.outputs[0]
-    as_tensor = at_axis(made, at, len(tensor.shape))
-    return _activated(atoms, layer.activation, as_tensor, tensor)
-
-
-def _convolution(atoms: Atoms, layer: Any, call: Call) -> Made:
-    (given,), kernel = call.inputs, kernel_of(layer)
+def _sliding(atoms: Atoms, layer: Any, call: Call) -> Made:
+    """Follows convolutions: by depth, of all channels, or one after the other."""
+    given, tensor = call.inputs[0], call.outputs[0]
     axis = channel_axis(layer, given)
-    inputs = atoms.along(given, axis, _OTHER_AXIS)
-    groups, width = layer.groups, kernel.shape[-2]
-    if groups > 1 and width == 1:  # each channel by itself
-        made = atoms.along_variable(kernel, -1, "makes", layer)
-        atoms.join(np.repeat(inputs, layer.filters // groups), made)
-    else:
-        # The kernel has the rows of the first group: all groups lose the same ones.
-        rows = atoms.along_variable(kernel, -2, "reads", layer)
-        atoms.join(inputs.reshape(groups, width), rows)
-        if groups > 1:
-            made = atoms.along_variable(kernel, -1, "makes", layer)
-            made = made.reshape(groups, -1)
-            atoms.join(made, made[:1])
-    return _output(atoms, layer, kernel, -1, call, axis)
-
-
-def _transposed(atoms: Atoms, layer: Any, call: Call) -> Made:
-    (given,), kernel = call.inputs, layer.kernel
-    axis = channel_axis(layer, given)
-    inputs = atoms.along(given, axis, _OTHER_AXIS)
-    atoms.join(inputs, atoms.along_variable(kernel, -1, "reads", layer))
-    return _output(atoms, layer, kernel, -2, call, axis)
-
-
-def _by_depth(atoms: Atoms, layer: Any, kernel: Any, call: Call) -> np.ndarray:
-    given = call.inputs[0]
-    inputs = atoms.along(given, channel_axis(layer, given), _OTHER_AXIS)
-    own = atoms.along_variable(kernel, -2, "each", layer)
-    atoms.join(inputs, own)
-    return np.repeat(own, layer.depth_multiplier)
-
-
-def _depthwise(atoms: Atoms, layer: Any, call: Call) -> Made:
-    made = _by_depth(atoms, layer, layer.kernel, call)
+    made, kernel = atoms.along(given, axis, _OTHER_AXIS), stored_kernel(layer)
+    if type(layer) in (*DEPTHWISE, *SEPARABLE):
+        own = atoms.along_variable(kernel, -2, "each", layer)
+        atoms.join(made, own)
+        made = np.repeat(own, layer.depth_multiplier)
+        kernel = getattr(layer, "pointwise_kernel", None)
+    if kernel is not None:
+        entered, (read, new) = made, (-1, -2) if type(layer) in TRANSPOSED else (-2, -1)
+        groups, width = getattr(layer, "groups", 1), kernel.shape[read]
+        if groups > 1 and width == 1:  # each channel by itself
+            made = atoms.along_variable(kernel, new, "makes", layer)
+            atoms.join(np.repeat(entered, len(made) // groups), made)
+        else:
+            # The kernel has the rows of the first group: all groups lose the same ones.
+            rows = atoms.along_variable(kernel, read, "reads", layer)
+            atoms.join(entered.reshape(groups, width), rows)
+            made = atoms.along_variable(kernel, new, "makes", layer)
+            atoms.whole(made.reshape(groups, -1), 0)
     if layer.bias is not None:
         atoms.join(atoms.along_variable(layer.bias, 0, "own", layer), made)
-    tensor = call.outputs[0]
-    made = at_axis(made, channel_axis(layer, tensor), len(tensor.shape))
-    return _activated(atoms, layer.activation, made, tensor)
-
-
-def _separable(atoms: Atoms, layer: Any, call: Call) -> Made:
-    between = _by_depth(atoms, layer, layer.depthwise_kernel, call)
-    point = layer.pointwise_kernel
-    atoms.join(between, atoms.along_variable(point, -2, "reads", layer))
-    return _output(atoms, layer, point, -1, call, channel_axis(layer, call.inputs[0]))
+    as_tensor = at_axis(made, axis, len(tensor.shape))
+    return _activated(atoms, layer.activation, as_tensor, tensor)
 
 
 def _dense(atoms: Atoms, layer: Any, call: Call) -> Made:
@@ -142,7 +103,7 @@ def _dense(atoms: Atoms, layer: Any, call: Call) -> Made:
     dense, given, tensor = dense_of(layer), call.inputs[0], call.outputs[0]
     if dense is None:
         return None
-    kernel = kernel_of(dense)
+    kernel = stored_kernel(dense)
     equation = getattr(dense, "equation", "...a,ab->...b")
     (x, k), made = made_by.letters_of(equation, [len(given.shape), len(kernel.shape)])
     letters = f"{x},{k}->{made}"
@@ -163,61 +124,33 @@ def _dense(atoms: Atoms, layer: Any, call: Call) -> Made:
     return _activated(atoms, dense.activation, array, tensor)
 
 
-def _own_weights(atoms: Atoms, layer: Any, along: np.ndarray) -> None:
-    for variable in layer.variables:
-        role: Role = "statistic" if variable.name in _STATISTICS else "own"
-        atoms.join(atoms.along_variable(variable, 0, role, layer), along)
-
-
-def _batch_normalization(atoms: Atoms, layer: Any, call: Call) -> Made:
-    given = call.inputs[0]
-    if not layer.epsilon:
-        return f"'{layer.name}' has epsilon=0, which makes NaN of a pruned channel"
-    if not isinstance(layer.axis, int):
-        return None
-    along = atoms.along(given, layer.axis, f"'{layer.name}' normalizes over it")
-    _own_weights(atoms, layer, along)
-    return at_axis(along, layer.axis, len(given.shape))
-
-
-def _group_normalization(atoms: Atoms, layer: Any, call: Call) -> Made:
-    given = call.inputs[0]
-    if not isinstance(layer.axis, int) or layer.groups == 1:
-        return f"'{layer.name}' normalizes over all channels together"
-    if not layer.variables:
-        return f"'{layer.name}' has no weights that tell its number of channels"
-    along = atoms.along(given, layer.axis, f"'{layer.name}' normalizes over it")
-    blocks = along.reshape(layer.groups, -1)  # a group of its channels goes whole
-    atoms.join(blocks, blocks[:, :1])
-    _own_weights(atoms, layer, along)
-    return at_axis(along, layer.axis, len(given.shape))
-
-
 def _norm(atoms: Atoms, layer: Any, call: Call) -> Made:
-    """Follows a normalization over the units, which are features then."""
-    given = call.inputs[0]
-    array = atoms.of(given)
+    """Follows normalizations; units over which one normalizes are features."""
+    given, array = call.inputs[0], atoms.of(call.inputs[0])
     axes = [int(a) % array.ndim for a in np.atleast_1d(getattr(layer, "axis", -1))]
-    if all(array.shape[axis] == 1 for axis in axes):
+    batch = type(layer) is layers.BatchNormalization
+    groups = type(layer) is layers.GroupNormalization
+    if batch and not layer.epsilon:
+        return f"'{layer.name}' has epsilon=0, which makes NaN of a pruned channel"
+    if groups and (len(axes) > 1 or layer.groups == 1):
+        return f"'{layer.name}' normalizes over all channels together"
+    if groups and not layer.variables:
+        return f"'{layer.name}' has no weights that tell its number of channels"
+    over = not (batch or groups)
+    if over and all(array.shape[axis] == 1 for axis in axes):
         return array
     if len(axes) > 1 or any(len(v.shape) != 1 for v in layer.variables):
         return None
     along = atoms.along(given, axes[0], f"'{layer.name}' normalizes over it")
+    if groups:
+        atoms.whole(along.reshape(layer.groups, -1), 1)
     for variable in layer.variables:
-        atoms.join(atoms.along_variable(variable, 0, "own", layer), along)
-    why = f"{type(layer).__name__} '{layer.name}' normalizes over it"
-    atoms.normalized.append((along, why))
+        role: Role = "statistic" if variable.name in _STATISTICS else "own"
+        atoms.join(atoms.along_variable(variable, 0, role, layer), along)
+    if over:
+        why = f"{type(layer).__name__} '{layer.name}' normalizes over it"
+        atoms.normalized.append((along, why))
     return at_axis(along, axes[0], array.ndim)
-
-
-def _prelu(atoms: Atoms, layer: Any, call: Call) -> Made:
-    given, alpha = call.inputs[0], layer.alpha
-    along = atoms.of(given)
-    for axis in range(1, len(given.shape)):
-        if along.shape[axis] > 1 and alpha.shape[axis - 1] > 1:
-            own = atoms.along_variable(alpha, axis - 1, "own", layer)
-            atoms.join(own, along.reshape(-1))
-    return along
 
 
 def _activation(atoms: Atoms, layer: Any, call: Call) -> Made:
@@ -225,16 +158,9 @@ def _activation(atoms: Atoms, layer: Any, call: Call) -> Made:
     return _activated(atoms, layer.activation, given, call.outputs[0])
 
 
-def _softmax(atoms: Atoms, layer: Any, call: Call) -> Made:
-    array = atoms.of(call.inputs[0])
-    if any(array.shape[int(axis)] > 1 for axis in np.atleast_1d(layer.axis)):
-        return None
-    return array
-
-
 def _embedding(atoms: Atoms, layer: Any, call: Call) -> Made:
     """Follows embeddings, also where KerasHub reads logits with them."""
-    table, tensor = table_of(layer), call.outputs[0]
+    table, tensor = stored_kernel(layer), call.outputs[0]
     args, named = call.given
     if named.get("reverse") or (len(args) > 1 and args[1] is True):
         along = atoms.along(call.inputs[0], -1, _OTHER_AXIS)
@@ -245,12 +171,6 @@ def _embedding(atoms: Atoms, layer: Any, call: Call) -> Made:
         return atoms.constant(tensor, "it is one of the vocabulary")
     along = atoms.along_variable(table, 1, "makes", layer)
     return at_axis(along, len(tensor.shape) - 1, len(tensor.shape))
-
-
-def _positions(atoms: Atoms, layer: Any, call: Call) -> Made:
-    rank = len(call.outputs[0].shape)
-    made = atoms.along_variable(layer.position_embeddings, 1, "makes", layer)
-    return at_axis(made, rank - 1, rank)
 
 
 def _turned(atoms: Atoms, layer: Any, call: Call) -> Made:
@@ -273,20 +193,6 @@ def _dropped(atoms: Atoms, layer: Any, call: Call) -> Made:
     return made_by.each(atoms, layer, call)
 
 
-def _rescaled(atoms: Atoms, layer: Any, call: Call) -> Made:
-    """Follows Rescaling by two numbers; by one for each channel, they stay."""
-    if np.size(layer.scale) > 1 or np.size(layer.offset) > 1:
-        return None
-    return made_by.each(atoms, layer, call)
-
-
-def _pooled(atoms: Atoms, layer: Any, call: Call) -> Made:
-    given, made = call.inputs[0], call.outputs[0]
-    axis = channel_axis(layer, given)
-    along = atoms.along(given, axis, f"'{layer.name}' joins it")
-    return at_axis(along, axis if layer.keepdims else 1, len(made.shape))
-
-
 def _permuted(atoms: Atoms, layer: Any, call: Call) -> Made:
     return atoms.of(call.inputs[0]).transpose(0, *layer.dims)
 
@@ -301,34 +207,24 @@ def _all(names: str) -> list[type]:
 
 
 _MERGES = "Add Average Maximum Minimum Multiply Subtract"
-_OTHERS = "ActivityRegularization ELU Identity LeakyReLU ReLU"
+_OTHERS = "ActivityRegularization ELU Identity LeakyReLU PReLU ReLU"
 _DROPOUTS = "AlphaDropout Dropout GaussianDropout GaussianNoise"
+_SPATIAL = """AdaptiveAveragePooling AdaptiveMaxPooling AveragePooling Cropping
+    GlobalAveragePooling GlobalMaxPooling MaxPooling UpSampling ZeroPadding"""
 RULES: dict[type, Rule] = {
-    **dict.fromkeys(CONVOLUTIONS, _convolution),
-    **dict.fromkeys(TRANSPOSED, _transposed),
-    **dict.fromkeys(DEPTHWISE, _depthwise),
-    **dict.fromkeys(SEPARABLE, _separable),
+    **dict.fromkeys(SLIDING, _sliding),
     layers.Embedding: _embedding,
-    layers.BatchNormalization: _batch_normalization,
-    layers.GroupNormalization: _group_normalization,
+    layers.BatchNormalization: _norm,
+    layers.GroupNormalization: _norm,
     layers.LayerNormalization: _norm,
     layers.RMSNormalization: _norm,
-    layers.PReLU: _prelu,
     layers.Activation: _activation,
-    layers.Softmax: _softmax,
+    layers.Softmax: made_by.across,
     **{getattr(layers, n): made_by.each for n in f"{_MERGES} {_OTHERS}".split()},
     **{getattr(layers, name): _dropped for name in _DROPOUTS.split()},
     **dict.fromkeys(_all("SpatialDropout"), _dropped),
-    **dict.fromkeys(
-        _all(
-            "MaxPooling AveragePooling AdaptiveAveragePooling AdaptiveMaxPooling "
-            "ZeroPadding Cropping UpSampling"
-        ),
-        made_by.spatial,
-    ),
+    **dict.fromkeys(_all(_SPATIAL), made_by.spatial),
     layers.Resizing: made_by.spatial,
-    **dict.fromkeys(_all("GlobalMaxPooling GlobalAveragePooling"), _pooled),
-    layers.Rescaling: _rescaled,
     layers.Flatten: moves.reshaped,
     layers.Reshape: moves.reshaped,
     layers.Permute: _permuted,
@@ -336,7 +232,7 @@ RULES: dict[type, Rule] = {
 }
 #: Layers of KerasHub, by the name of their class, or the end of it.
 BY_NAME: dict[str, Rule] = {
-    "PositionEmbedding": _positions,
+    "PositionEmbedding": _embedding,
     "ReversibleEmbedding": _embedding,
     "RotaryEmbedding": _turned,
 }
@@ -378,15 +274,6 @@ def looked_into(layer: keras.layers.Layer) -> bool:
     return not is_stock_layer(layer) or any(dense_of(part) for part in walk(layer))
 
 
-def why_not_plain(layer: Any) -> str | None:
-    """Returns why the numbers in a layer's kernel are not those it multiplies by."""
-    if layer.lora_enabled:
-        return f"'{layer.path}' has LoRA enabled"
-    if layer.quantization_mode is not None:
-        return f"'{layer.path}' is quantized ({layer.quantization_mode})"
-    return None
-
-
 def why_not_followed(call: Call) -> str | None:
     """Returns why a layer with a rule computes something else than its rule."""
     layer: Any = call.operation
@@ -396,7 +283,11 @@ def why_not_followed(call: Call) -> str | None:
             "adds it to the width if that is the number of channels"
         )
     inner = dense_of(layer) or layer
-    return why_not_plain(inner) if hasattr(inner, "lora_enabled") else None
+    if getattr(inner, "lora_enabled", False):
+        return f"'{inner.path}' has LoRA enabled"
+    if hasattr(inner, "lora_enabled") and inner.quantization_mode is not None:
+        return f"'{inner.path}' is quantized ({inner.quantization_mode})"
+    return None
 
 
 def uses(call: Call) -> dict[int, int]:
@@ -406,6 +297,5 @@ def uses(call: Call) -> dict[int, int]:
     dense = type(layer) is layers.Dense
     axis = len(tensor.shape) - 1 if dense else channel_axis(layer, tensor)
     places = math.prod(tensor.shape[1:]) // tensor.shape[axis]
-    if type(layer) in SEPARABLE:
-        return {id(layer.depthwise_kernel): places, id(layer.pointwise_kernel): places}
-    return {id(kernel_of(layer)): places}
+    kernels = [stored_kernel(layer), getattr(layer, "pointwise_kernel", None)]
+    return {id(kernel): places for kernel in kernels if kernel is not None}

@@ -1,13 +1,13 @@
 """What operations that move numbers do to the atoms: the same as to the numbers."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_idea._graph.atoms import Atoms, Made, has_places
+from keras_idea._graph.atoms import Atoms, Made, Rule, has_places, varies
 from keras_idea._keras.symbolic import Call
 
 
@@ -31,11 +31,15 @@ def resized(array: np.ndarray, before: Sequence[int], after: Sequence[int]) -> M
         old += [size if varies else 1 for size in before[i:i2]]
         new += [size if varies else 1 for size in after[j:j2]]
         i, j = i2, j2
-    made = np.broadcast_to(array, old).reshape(new)
-    for axis in range(made.ndim):
-        if made.shape[axis] > 1 and (made == made.take([0], axis)).all():
-            made = made.take([0], axis)
-    return made
+    return _least(np.broadcast_to(array, old).reshape(new))
+
+
+def _least(array: np.ndarray) -> np.ndarray:
+    """Returns atoms without the axes on which they do not depend: of size 1."""
+    for axis in range(array.ndim):
+        if array.shape[axis] > 1 and not varies(array, axis):
+            array = array.take([0], axis)
+    return array
 
 
 def _known(
@@ -51,7 +55,7 @@ def _known(
 
 
 def reshaped(atoms: Atoms, operation: Any, call: Call) -> Made:
-    """Follows `Reshape` and `Flatten`, layers and operations."""
+    """Follows what keeps the order of numbers, such as `Reshape` and `Flatten`."""
     before, after = call.inputs[0], call.outputs[0]
     array = atoms.of(before)
     if array.size == 1:
@@ -63,52 +67,15 @@ def reshaped(atoms: Atoms, operation: Any, call: Call) -> Made:
     return resized(array, shape, after.shape)
 
 
-def transposed(atoms: Atoms, operation: Any, call: Call) -> Made:
-    return atoms.of(call.inputs[0]).transpose(operation.axes)
+def by(function: Callable[..., np.ndarray], *names: str) -> Rule:
+    """Makes a rule of NumPy's function, and of the settings that it takes."""
 
+    def moved(atoms: Atoms, operation: Any, call: Call) -> Made:
+        settings = [getattr(operation, name) for name in names]
+        made = function(atoms.of(call.inputs[0]), *settings)
+        return _least(made) if made.ndim == len(call.outputs[0].shape) else None
 
-def swapped(atoms: Atoms, operation: Any, call: Call) -> Made:
-    return np.swapaxes(atoms.of(call.inputs[0]), operation.axis1, operation.axis2)
-
-
-def axis_moved(atoms: Atoms, operation: Any, call: Call) -> Made:
-    given = atoms.of(call.inputs[0])
-    return np.moveaxis(given, operation.source, operation.destination)
-
-
-def expanded(atoms: Atoms, operation: Any, call: Call) -> Made:
-    return np.expand_dims(atoms.of(call.inputs[0]), operation.axis)
-
-
-def squeezed(atoms: Atoms, operation: Any, call: Call) -> Made:
-    array = atoms.of(call.inputs[0])
-    if operation.axis is None:
-        axes = [i for i, size in enumerate(call.inputs[0].shape) if size == 1]
-        return array.squeeze(tuple(axes))
-    return array.squeeze(operation.axis)
-
-
-def repeated(atoms: Atoms, operation: Any, call: Call) -> Made:
-    array, axis = atoms.of(call.inputs[0]), operation.axis
-    if axis is None:
-        return None
-    return np.repeat(array, operation.repeats, axis) if array.shape[axis] > 1 else array
-
-
-def tiled(atoms: Atoms, operation: Any, call: Call) -> Made:
-    array = atoms.of(call.inputs[0])
-    repeats = tuple(np.atleast_1d(operation.repeats))
-    repeats = (1,) * (array.ndim - len(repeats)) + repeats
-    if len(repeats) != array.ndim:
-        return None
-    sizes = zip(repeats, array.shape, strict=True)
-    return np.tile(array, [times if size > 1 else 1 for times, size in sizes])
-
-
-def broadcast(atoms: Atoms, operation: Any, call: Call) -> Made:
-    array = atoms.of(call.inputs[0])
-    ahead = len(call.outputs[0].shape) - array.ndim
-    return array.reshape((1,) * ahead + array.shape)
+    return moved
 
 
 def split(atoms: Atoms, operation: Any, call: Call) -> Made:

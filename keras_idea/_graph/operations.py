@@ -17,6 +17,7 @@ import numpy as np
 from keras_idea._graph import moves
 from keras_idea._graph.atoms import Atoms, Made, Rule, at_axis, has_places
 from keras_idea._keras.channels import channel_axis
+from keras_idea._keras.layers import own_weights
 from keras_idea._keras.symbolic import Call
 
 #: Operations on numbers of one place. None makes something infinite of zeros, which a
@@ -26,9 +27,9 @@ _EACH = """Absolute Add Cast Celu Clip ConvertToTensor Divide Elu Erf Exp Expm1 
     Multiply Negative Relu Relu6 Selu Sigmoid Silu SoftShrink Softplus Softsign
     Square StopGradient Subtract Tanh TanhShrink TrueDivide Where"""
 _SPATIAL = "AveragePool MaxPool Resize"
-_REDUCTIONS = "Mean Sum Max Min Amax Amin Any All Var Std Logsumexp"
-#: Operations that mix the numbers along one axis, and keep the others apart.
-_ALONG_ONE = "Softmax LogSoftmax Cumsum Cumprod Sort Flip Roll"
+#: Operations that mix the numbers along some axes, and keep the others apart.
+_ACROSS = """All Amax Amin Any Cumprod Cumsum Flip LogSoftmax Logsumexp Max Mean Min
+    Pad Roll Softmax Sort Std Sum Var"""
 _CONSTANTS = "FullLike OnesLike ZerosLike"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -36,8 +37,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 def each(atoms: Atoms, operation: Any, call: Call) -> Made:
     """Follows numbers that are combined place by place, with broadcasting."""
     rank = len(call.outputs[0].shape)
-    is_layer = isinstance(operation, keras.layers.Layer)
-    held = [] if is_layer else list(vars(operation).values())
+    layer = operation if isinstance(operation, keras.layers.Layer) else None
+    held = own_weights(layer)[0] if layer else vars(operation).values()
     given = [a for a in [*call.arguments, *held] if has_places(a)]
     tensors = [a for a in given if isinstance(a, keras.KerasTensor)]
     if type(operation).__name__ in ("Divide", "TrueDivide"):
@@ -56,7 +57,7 @@ def each(atoms: Atoms, operation: Any, call: Call) -> Made:
                 return f"{name} has a variable of several axes"
             for axis in axes:
                 behind = axis - (rank - len(argument.shape))
-                along = atoms.along_variable(argument, behind, "own", None)
+                along = atoms.along_variable(argument, behind, "own", layer)
                 found.append(at_axis(along, axis, rank))
     if not found:
         return None
@@ -273,65 +274,54 @@ def _constant(atoms: Atoms, operation: Any, call: Call) -> Made:
     return atoms.constant(call.outputs[0], "a constant")
 
 
-def _along_one(atoms: Atoms, operation: Any, call: Call) -> Made:
-    array = atoms.of(call.inputs[0])
-    axes = np.atleast_1d(getattr(operation, "axis", -1))
-    if None in axes or any(array.shape[int(axis)] > 1 for axis in axes):
-        return f"{type(operation).__name__} mixes it" if array.size > 1 else None
-    return array
-
-
-def _padded(atoms: Atoms, operation: Any, call: Call) -> Made:
-    array = atoms.of(call.inputs[0])
-    padded = [bool(np.any(width)) for width in operation.pad_width]
-    pairs = zip(padded, array.shape, strict=False)
-    return None if any(wide and size > 1 for wide, size in pairs) else array
+def across(atoms: Atoms, operation: Any, call: Call) -> Made:
+    """Follows what mixes numbers along some axes, or reduces them."""
+    array, rank = atoms.of(call.inputs[0]), len(call.inputs[0].shape)
+    axes = getattr(operation, "axis", -1)
+    axes = range(rank) if axes is None else np.atleast_1d(axes)
+    if hasattr(operation, "pad_width"):
+        widths = np.broadcast_to(operation.pad_width, (rank, 2))
+        axes = np.flatnonzero(widths.any(1))
+    axes = tuple(int(axis) % rank for axis in axes)
+    reduced = len(call.outputs[0].shape) < rank
+    if any(array.shape[axis] > 1 for axis in axes):
+        reduces = reduced or getattr(operation, "keepdims", False)
+        name = type(operation).__name__
+        return f"{name} {'reduces' if reduces else 'mixes'} it"
+    return array.squeeze(axes) if reduced else array
 
 
 def spatial(atoms: Atoms, layer: Any, call: Call) -> Made:
     """Follows what moves or joins places, and no channels."""
-    given = call.inputs[0]
-    axis = channel_axis(layer, given)
-    along = atoms.along(given, axis, f"'{layer.name}' joins it")
-    return at_axis(along, axis, len(given.shape))
-
-
-def _reduced(atoms: Atoms, operation: Any, call: Call) -> Made:
-    given, rank = atoms.of(call.inputs[0]), len(call.inputs[0].shape)
-    axes = operation.axis
-    axes = range(rank) if axes is None else np.atleast_1d(axes)
-    axes = tuple(int(axis) % rank for axis in axes)
-    if any(given.shape[axis] > 1 for axis in axes):
-        return f"{type(operation).__name__} reduces it"
-    return given if operation.keepdims else given.squeeze(axes)
+    given, made = call.inputs[0], call.outputs[0]
+    along = atoms.along(given, channel_axis(layer, given), f"'{layer.name}' joins it")
+    return at_axis(along, channel_axis(layer, made), len(made.shape))
 
 
 #: Names of operations -> their rule.
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_EACH.split(), each),
     **dict.fromkeys(_SPATIAL.split(), spatial),
-    **dict.fromkeys(_REDUCTIONS.split(), _reduced),
-    **dict.fromkeys(_ALONG_ONE.split(), _along_one),
+    **dict.fromkeys(_ACROSS.split(), across),
     **dict.fromkeys(_CONSTANTS.split(), _constant),
-    "BroadcastTo": moves.broadcast,
+    "BroadcastTo": each,
     "Concatenate": moves.concatenated,
     "DotProductAttention": attention,
     "Einsum": _einsum,
-    "ExpandDims": moves.expanded,
+    "ExpandDims": moves.reshaped,
     "GetItem": moves.item,
     "Matmul": _matmul,
-    "Moveaxis": moves.axis_moved,
-    "Pad": _padded,
-    "Repeat": moves.repeated,
+    "Moveaxis": moves.by(np.moveaxis, "source", "destination"),
+    "Pad": across,
+    "Repeat": moves.by(np.repeat, "repeats", "axis"),
     "Reshape": moves.reshaped,
     "Split": moves.split,
-    "Squeeze": moves.squeezed,
+    "Squeeze": moves.reshaped,
     "Stack": moves.stacked,
-    "SwapAxes": moves.swapped,
-    "Swapaxes": moves.swapped,
+    **dict.fromkeys(("SwapAxes", "Swapaxes"), moves.by(np.swapaxes, "axis1", "axis2")),
     "Take": _taken,
-    "Tile": moves.tiled,
-    "Transpose": moves.transposed,
+    "Tile": moves.by(np.tile, "repeats"),
+    "Transpose": moves.by(np.transpose, "axes"),
     "Unstack": moves.unstacked,
 }
 #: Rules that follow variables among the arguments themselves.

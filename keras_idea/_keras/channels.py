@@ -10,7 +10,7 @@ from typing import Any
 import keras
 from keras import layers
 
-from keras_idea._keras.layers import all_layers
+from keras_idea._keras.layers import all_layers, stored_kernel
 from keras_idea._keras.models import Functional, renew_shapes
 from keras_idea._keras.symbolic import Recording
 
@@ -44,17 +44,6 @@ def dense_of(layer: Any) -> Any:
     return None
 
 
-def kernel_of(layer: Any) -> keras.Variable:
-    """The variable behind `kernel`, which is computed with LoRA."""
-    return layer._kernel if hasattr(layer, "_kernel") else layer.kernel
-
-
-def table_of(layer: Any) -> keras.Variable:
-    """The variable behind `embeddings`, which are computed with LoRA."""
-    table: keras.Variable = getattr(layer, "_embeddings", None)
-    return layer.embeddings if table is None else table
-
-
 def channel_axis(layer: Any, tensor: keras.KerasTensor) -> int:
     """The axis of the channels of what a layer is called on."""
     first = getattr(layer, "data_format", None) == "channels_first"
@@ -78,86 +67,70 @@ def adds_bias_to_width(layer: Any, tensor: keras.KerasTensor) -> bool:
 
 def tell(layer: Any) -> None:
     """Has a layer say which shapes its variables have now."""
-    kind, read, axis = type(layer), None, -1
-    if kind in CONVOLUTIONS:
-        kernel = kernel_of(layer)
-        if layer.groups > 1 and kernel.shape[-2] == 1:  # each channel by itself
-            times = layer.filters // layer.groups
-            layer.groups = kernel.shape[-1] // times
-        layer.filters = kernel.shape[-1]
-        read = kernel.shape[-2] * layer.groups
-    elif kind in TRANSPOSED:
-        layer.filters, read = layer.kernel.shape[-2], layer.kernel.shape[-1]
-    elif kind in DEPTHWISE:
-        read = layer.kernel.shape[-2]
-    elif kind in SEPARABLE:
-        layer.filters = layer.pointwise_kernel.shape[-1]
-        read = layer.depthwise_kernel.shape[-2]
-    elif isinstance(layer, layers.Dense):
-        read, layer.units = kernel_of(layer).shape
-    elif isinstance(layer, layers.EinsumDense):
-        _tell_einsum(layer)
-    elif kind is layers.TimeDistributed:
-        inner = layer.layer
-        read = kernel_of(inner).shape[0] if isinstance(inner, layers.Dense) else None
-    elif isinstance(layer, layers.Embedding):
-        layer.output_dim = layer.variables[0].shape[-1]
-    elif kind in _NORMS and layer.variables:
-        read, axis = layer.variables[0].shape[0], layer.axis
-    elif kind is layers.PReLU:
-        for place, size in enumerate(layer.alpha.shape, 1):
-            if size > 1:
-                _resize_built(layer, place, size)
-    if kind is layers.GroupNormalization:
-        (before,) = layer.input_spec.axes.values()
-        layer.groups = layer.groups * read // before
-    if read is not None and isinstance(axis, int):
-        if getattr(layer, "data_format", None) == "channels_first":
-            axis = 1
-        _resize_built(layer, axis, read)
-    _tell_input(layer, read)
+    read = _told(layer)
+    if read and layer._build_shapes_dict:  # a file of the model tells them
+        layer._build_shapes_dict = {
+            name: _with(shape, read) for name, shape in layer._build_shapes_dict.items()
+        }
+    spec = layer.input_spec
+    if read and isinstance(spec, keras.layers.InputSpec) and spec.axes:
+        axes = {axis: read.get(axis, size) for axis, size in spec.axes.items()}
+        layer.input_spec = keras.layers.InputSpec(
+            ndim=spec.ndim, min_ndim=spec.min_ndim, axes=axes
+        )
 
 
-def _tell_einsum(layer: Any) -> None:
-    given, made = layer.equation.replace(" ", "").split("->")
-    x, k = given.split(",")
-    shape = list(layer.partial_output_shape)
-    for letter, size in zip(k, kernel_of(layer).shape, strict=True):
-        if letter not in x:
-            shape[made.index(letter) - len(made)] = size
-        elif letter not in made:
-            _resize_built(layer, x.index(letter) - len(x), size)
-    layer.partial_output_shape = tuple(shape)
-
-
-def _resize_built(layer: Any, axis: int, size: int) -> None:
-    """Changes the shape for which a layer was built: a file of the model tells it."""
-    shapes = layer._build_shapes_dict or {}
-    layer._build_shapes_dict = {
-        name: _with(shape, axis, size) for name, shape in shapes.items()
-    }
-
-
-def _with(shape: Any, axis: int, size: int) -> tuple[Any, ...]:
+def _with(shape: Any, sizes: dict[int, int]) -> tuple[Any, ...]:
     resized = list(shape)
-    resized[axis] = size
+    for axis, size in sizes.items():
+        resized[axis] = size
     return tuple(resized)
 
 
-def _tell_input(layer: Any, read: int | None) -> None:
-    """Sets the sizes of the axes that a layer checks of its input."""
-    spec = layer.input_spec
-    if not isinstance(spec, keras.layers.InputSpec) or not spec.axes:
-        return
-    axes = dict.fromkeys(spec.axes, read)
-    if type(layer) is layers.PReLU:
-        alpha = layer.alpha.shape
-        axes = {axis: alpha[axis - 1] for axis in spec.axes}
-    elif read is None:
-        return
-    layer.input_spec = keras.layers.InputSpec(
-        ndim=spec.ndim, min_ndim=spec.min_ndim, axes=axes
-    )
+def _told(layer: Any) -> dict[int, int]:
+    """Sets a layer's own numbers; returns axes of its input -> the sizes it reads."""
+    kind = type(layer)
+    axis = 1 if getattr(layer, "data_format", None) == "channels_first" else -1
+    if kind in SLIDING:
+        kernel = stored_kernel(layer)
+        rows, made = (-1, -2) if kind in TRANSPOSED else (-2, -1)
+        size, groups = kernel.shape[rows], getattr(layer, "groups", 1)
+        if groups > 1 and size == 1:  # each channel by itself
+            layer.groups = groups = groups * kernel.shape[made] // layer.filters
+        if kind not in DEPTHWISE:
+            layer.filters = getattr(layer, "pointwise_kernel", kernel).shape[made]
+        return {axis: size * groups}
+    if isinstance(layer, layers.Dense):
+        size, layer.units = stored_kernel(layer).shape
+        return {-1: size}
+    if isinstance(layer, layers.EinsumDense):
+        return _told_einsum(layer)
+    if kind is layers.TimeDistributed and isinstance(layer.layer, layers.Dense):
+        return {-1: stored_kernel(layer.layer).shape[0]}
+    if isinstance(layer, layers.Embedding):
+        layer.output_dim = layer.variables[0].shape[-1]
+    if kind in _NORMS and layer.variables and isinstance(layer.axis, int):
+        (size,) = layer.variables[0].shape
+        if kind is layers.GroupNormalization:
+            (before,) = layer.input_spec.axes.values()
+            layer.groups = layer.groups * size // before
+        return {layer.axis: size}
+    if kind is layers.PReLU:
+        return {place: n for place, n in enumerate(layer.alpha.shape, 1) if n > 1}
+    return {}
+
+
+def _told_einsum(layer: Any) -> dict[int, int]:
+    given, made = layer.equation.replace(" ", "").split("->")
+    x, k = given.split(",")
+    shape, read = list(layer.partial_output_shape), dict[int, int]()
+    for letter, size in zip(k, stored_kernel(layer).shape, strict=True):
+        if letter not in x:
+            shape[made.index(letter) - len(made)] = size
+        elif letter not in made:
+            read[x.index(letter) - len(x)] = size
+    layer.partial_output_shape = tuple(shape)
+    return read
 
 
 def tell_size(layer: Any, axis: int, size: int) -> None:
@@ -201,14 +174,17 @@ def input_layers(model: Any) -> list[keras.layers.Layer]:
 
 def tell_shapes(model: keras.layers.Layer, recording: Recording) -> None:
     """Has layers, and graphs, know what they are called on now: files hold it."""
-    called = [(call.operation, call.given) for call in recording.calls]
-    for layer, given in [*called, *recording.called.items()]:
+    returned: dict[Any, list[keras.KerasTensor]] = {}
+    for call in recording.composites:
+        returned.setdefault(call.operation, []).extend(call.outputs)
+    for call in [*recording.calls, *reversed(recording.composites)]:
+        layer = call.operation
         shapes = getattr(layer, "_build_shapes_dict", None)
         if isinstance(layer, keras.layers.Layer) and shapes:
-            layer._build_shapes_dict = _renewed(layer, dict(shapes), *given)
+            layer._build_shapes_dict = _renewed(layer, dict(shapes), *call.given)
     # A nested model's graph first: the graph around it asks it.
     for part in reversed(all_layers(model)):
-        renew_shapes(part, recording.returned)
+        renew_shapes(part, returned)
 
 
 def _renewed(

@@ -18,12 +18,17 @@ BUILT = "_build_shapes_dict"
 NOTED = "_auto_config"
 
 
-def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:
-    """The variable behind `kernel`, of a Dense or EinsumDense layer.
+_KERNELS = "_kernel depthwise_kernel kernel _embeddings embeddings position_embeddings"
 
-    `kernel` is computed, with LoRA and of a quantized layer.
+
+def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:
+    """The variable behind a layer's (first) `kernel`, or its `embeddings`.
+
+    These are computed, with LoRA and of a quantized layer.
     """
-    return layer._kernel
+    names = (name for name in _KERNELS.split() if hasattr(layer, name))
+    held: keras.Variable = getattr(layer, next(names))
+    return held
 
 
 def mask_of(x: Any) -> Any:

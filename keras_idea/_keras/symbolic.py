@@ -55,12 +55,12 @@ class Call:
     #: Of a layer, by the arguments' names: given, or found by Keras at the inputs.
     masks: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def arguments(self) -> list[Any]:
         """List of what it was called on, flattened."""
         return keras.tree.flatten(self.given)
 
-    @property
+    @functools.cached_property
     def inputs(self) -> list[keras.KerasTensor]:
         """List of the `KerasTensor`s among the arguments, without a layer's mask."""
         args, named = self.given
@@ -97,42 +97,35 @@ class Recording:
         calls: list of `Call`, in their order.
         inputs, outputs: lists of `KerasTensor`, what goes into the layer and comes out;
             of `holders`, into and out of what they hold.
-        entrances: list of (model in it, `KerasTensor`s that it is called on): their
-            shapes are fixed in it.
+        composites: list of `Call`, those of layers that were looked into; outputs are
+            empty if that failed.
         ends: list of `KerasTensor`, what goes into and out of what could not be looked
             into, and into `add_loss`.
-        opaque: dict, layers that could not be looked into -> what was raised.
+        opaque: dict, layers that could not be looked into -> what could not be called.
         holders: list of the layers whose `call` calls nothing that they hold, as it is
             missing or a stub: somebody else calls that.
-        causes: dict, those layers, and all else that could not be called but of which a
-            graph says what it makes -> the layer or operation that raised, and what.
         losing: list of the layers that add a loss.
         read: list of the variables whose values were read by another layer than their
             own, or by a composite layer's call.
-        called: dict, each layer that was looked into -> the arguments, and the named
-            ones, of its first call.
-        returned: dict, each layer that was looked into -> the list of `KerasTensor`
-            that came out of it.
     """
 
     calls: list[Call] = dataclasses.field(default_factory=list)
     inputs: list[keras.KerasTensor] = dataclasses.field(default_factory=list)
     outputs: list[keras.KerasTensor] = dataclasses.field(default_factory=list)
-    entrances: list[tuple[keras.layers.Layer, list[keras.KerasTensor]]] = (
-        dataclasses.field(default_factory=list)
-    )
+    composites: list[Call] = dataclasses.field(default_factory=list)
     ends: list[keras.KerasTensor] = dataclasses.field(default_factory=list)
-    opaque: dict[keras.layers.Layer, Exception] = dataclasses.field(
-        default_factory=dict
-    )
+    opaque: dict[keras.layers.Layer, Cause] = dataclasses.field(default_factory=dict)
     holders: list[keras.layers.Layer] = dataclasses.field(default_factory=list)
-    causes: dict[keras.Operation, Cause] = dataclasses.field(default_factory=dict)
     losing: list[keras.layers.Layer] = dataclasses.field(default_factory=list)
     read: list[keras.Variable] = dataclasses.field(default_factory=list)
-    called: "dict[keras.layers.Layer, Given]" = dataclasses.field(default_factory=dict)
-    returned: dict[keras.layers.Layer, list[keras.KerasTensor]] = dataclasses.field(
-        default_factory=dict
-    )
+
+    @property
+    def called(self) -> "dict[keras.layers.Layer, Given]":
+        """Dict, each layer that was looked into -> what it was called on first."""
+        first: dict[Any, Given] = {}
+        for call in self.composites:
+            first.setdefault(call.operation, call.given)
+        return first
 
 
 def record(
@@ -189,8 +182,8 @@ def _calls_nothing(
     layer: keras.layers.Layer, recording: Recording, entered: set[int]
 ) -> bool:
     """Whether a layer's `call` is missing, or a stub: `return x`, for one."""
-    error = recording.opaque.get(layer)
-    if error is not None:
+    if layer in recording.opaque:
+        _, error = recording.opaque[layer]
         return not has_call(layer) or isinstance(error, NotImplementedError)
     called = entered | {id(call.operation) for call in recording.calls}
     held = [part for part in all_layers(layer) if part is not layer]
@@ -211,7 +204,7 @@ def _begin(
         outputs = layer(*arguments, **named)
     # Whatever a layer's own code raises for tensors without numbers.
     except Exception as error:
-        recording.opaque.setdefault(layer, error)
+        recording.opaque.setdefault(layer, (layer, error))
         return
     inputs, outputs = tensors_in((arguments, named)), tensors_in(outputs)
     if whole:
@@ -334,10 +327,9 @@ def _recorded(
         try:
             return spec(*args, **kwargs)
         except Exception as error:
-            cause = recording.causes.setdefault(operation, (operation, error))
             noted = _noted_outputs(operation, tensors_in((args, kwargs)))
             if noted is None:
-                raising[:] = raising or [cause]
+                raising[:] = raising or [(operation, error)]
                 raise
             return noted
 
@@ -357,21 +349,18 @@ def _recorded(
         named[id(self)] = kwargs
         if not looked_into(self) or self in recording.opaque:
             return outputs_of(self, args, kwargs)
-        recording.called.setdefault(self, (args, kwargs))
-        if isinstance(self, (Functional, keras.Sequential)):
-            recording.entrances.append((self, tensors_in((args, kwargs))))
-        so_far = len(recording.calls)
+        composite, so_far = Call(self, (args, kwargs), []), len(recording.calls)
+        recording.composites.append(composite)
         try:
             entered.add(id(self))
             outputs = self.call(*args, **kwargs)
             raising.clear()  # its own code has taken care of it
-            recording.returned.setdefault(self, []).extend(tensors_in(outputs))
+            composite.outputs.extend(tensors_in(outputs))
             return outputs
         # As in `_begin`.
         except Exception as error:
             del recording.calls[so_far:]
-            recording.opaque[self] = error
-            recording.causes[self] = raising.pop() if raising else (self, error)
+            recording.opaque[self] = raising.pop() if raising else (self, error)
             return outputs_of(self, args, kwargs)
 
     def call(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:

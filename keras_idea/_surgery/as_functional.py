@@ -138,7 +138,7 @@ def _calls(model: keras.Model) -> Recording:
         whole |= more
         found = followed(model, whole=whole)
     if found.holders or model in whole or not found.calls:
-        why = found.opaque.get(model)
+        _, why = found.opaque.get(model, (model, None))
         raise ArgumentError(
             f"Model '{model.name}' cannot be made functional: it cannot be followed on "
             f"symbolic tensors{f' ({why})' if why else ''}. Build a functional model "
