@@ -14,6 +14,9 @@ from keras_idea._keras.layers import student_of, walk
 from keras_idea._validation import check_int
 from keras_idea.errors import ArgumentError
 
+# Where attentions keep the layer that makes queries: Keras's and KerasHub's by family.
+_QUERIES = ("query", "_query_dense", "query_dense", "q_proj", "query_projector")
+
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
@@ -33,10 +36,7 @@ class Costs:
 
     def __str__(self) -> str:
         """The costs in words."""
-        return (
-            f"{self.parameters:,} parameters and takes {self.flops:,} FLOPs per "
-            f"{self.per}"
-        )
+        return f"{self.parameters:,} parameters, {self.flops:,} FLOPs per {self.per}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,3 +131,17 @@ def matrices(model: keras.Model) -> list[keras.Variable]:
         and not variable.name.endswith("bias")
         and (variable.name != "embeddings" or id(variable) in logits)
     ]
+
+
+def multiply_adds(model: keras.Model, length: int) -> int:
+    """Counts the multiply-adds of a token in a forward pass: all products of matrices.
+
+    In attention, each token meets every position of its sequence twice, masked or not.
+    """
+    held = [getattr(layer, name, None) for layer in walk(model) for name in _QUERIES]
+    features = 0
+    for query in {id(layer): layer for layer in held}.values():
+        shape = getattr(query, "partial_output_shape", [getattr(query, "units", 0)])
+        features += math.prod(filter(None, shape)) if any(shape) else 0
+    weights = sum(math.prod(variable.shape) for variable in matrices(model))
+    return weights + 2 * length * features

@@ -112,8 +112,10 @@ def why_nothing(model: keras.layers.Layer, kind: KindName) -> str:
 
 def some_of(left_out: Mapping[str, str]) -> str:
     """Joins three of the reasons why layers are left out, each of its first layer."""
-    first = {why: path for path, why in reversed(left_out.items())}
-    shown = [f"{path}: {why}" for why, path in reversed(first.items())][:3]
+    first: dict[str, str] = {}
+    for path, why in left_out.items():
+        first.setdefault(why, f"{path}: {why}")
+    shown = list(first.values())[:3]
     more = len(left_out) - len(shown)
     return "; ".join([*shown, f"and {more} more"] if more else shown)
 

@@ -84,9 +84,8 @@ def check_groups(groups: Any) -> Any:
     """Raises if `groups` is neither None nor a function of an `FFN` handle."""
     if groups is not None and not callable(groups):
         raise ArgumentError(
-            "`groups` must be a function of an FFN handle, or None. Received: "
-            f"groups={groups!r}. Give for example "
-            "groups=lambda ffn: ffn.name.startswith('decoder')."
+            "`groups` must be None or a function of an FFN handle, such as "
+            f"`lambda ffn: 'decoder' in ffn.name`. Received: groups={groups!r}."
         )
     return groups
 

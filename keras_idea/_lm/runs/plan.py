@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 
 import keras
 
-from keras_idea._finding.budget import matrices
-from keras_idea._keras.layers import walk
+from keras_idea._finding.budget import multiply_adds
 from keras_idea._keras.optimizer_variables import build_without_values
 from keras_idea._lm.export.load import find_model
 from keras_idea._lm.report.table import markdown_table
@@ -113,27 +112,6 @@ def plan(config: RunConfig) -> RunPlan:
         round(PEAK * 4 * first.count_params()) if config.model.preset else 0,
         tokens * timeline.total / count,
     )
-
-
-# Where attentions keep the layer that makes queries: Keras's and KerasHub's by family.
-_QUERIES = ("query", "_query_dense", "query_dense", "q_proj", "query_projector")
-
-
-def multiply_adds(model: keras.Model, length: int) -> int:
-    """Counts the multiply-adds of a token in a forward pass: all products of matrices.
-
-    In the products of queries and keys, and of their result and values, each token
-    meets every position of its sequence: the whole square is computed, masked or not.
-    """
-    held = [getattr(layer, name, None) for layer in walk(model) for name in _QUERIES]
-    features = 0
-    for query in {id(layer): layer for layer in held}.values():
-        if isinstance(query, keras.layers.Dense):
-            features += query.units
-        elif isinstance(query, keras.layers.EinsumDense):
-            features += math.prod(filter(None, query.partial_output_shape))
-    weights = sum(math.prod(variable.shape) for variable in matrices(model))
-    return weights + 2 * length * features
 
 
 def _bytes(variables: list[keras.Variable]) -> int:

@@ -4,7 +4,7 @@ import keras
 import pytest
 
 import keras_idea as ki
-from keras_idea._lm.runs.plan import multiply_adds
+from keras_idea._finding.budget import multiply_adds
 from tests.support.helpers import residual_model
 from tests.support.tiny_decoder import DecoderConfig, decoder
 
@@ -94,7 +94,7 @@ def test_a_distillers_budget_is_its_students(unit, data):
             {"target_parameters": 60},
             "target_parameters=60 cannot be met.*smallest model still has 76 param",
         ),
-        ({"target_flops": 40}, r"takes 112 FLOPs per token\."),
+        ({"target_flops": 40}, r", 112 FLOPs per token\."),
         (
             {"target_parameters": 60, "round_to": 4},
             "the smallest model still has 232 parameters.*lower `round_to`",
