@@ -11,7 +11,7 @@ from keras import ops
 from keras_idea import _processes as processes
 from keras_idea._finding.budget import plain_parameters
 from keras_idea._finding.find import FFN, find_groups
-from keras_idea._finding.targets import budget_line, target_name, target_widths
+from keras_idea._finding.targets import budget_line, target_widths
 from keras_idea._graph.configs import check_configs
 from keras_idea._groups.kinds import KINDS, NEURONS
 from keras_idea._keras.callbacks import peers, warn_user
@@ -348,7 +348,8 @@ def plan_targets(prune: Any, model: keras.Model) -> list[tuple[FFN, int]]:
 
 def _check_target(prune: Any, ffn: FFN, target: int) -> None:
     given, parts = prune.targets[ffn.kind], ffn.device_parts
-    name = f"{target_name(prune.targets, ffn.kind)}={given}"
+    alone = list(prune.targets) == [NEURONS]
+    name = f"{'target_dim' if alone else f'targets[{ffn.kind!r}]'}={given}"
     name = str(prune.budget) if given is None else name
     keeps = f"{name} keeps {target} {ffn.units} of {ffn.name}, which"
     if target > ffn.width:

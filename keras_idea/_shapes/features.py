@@ -12,6 +12,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_idea._finding.explain import some_of
 from keras_idea._graph.find import graph_of
 from keras_idea._graph.group import FFN
 from keras_idea._groups.cut import Axis, Role
@@ -31,12 +32,10 @@ def streams_of(model: keras.Model) -> list[FFN]:
     """Returns a handle for each residual stream, or each stage, of a model."""
     groups = [group for group in graph_of(model).groups if group.kind == FEATURES]
     if not groups:
-        left_out = graph_of(model).left_out
-        paths = list({why: path for path, why in left_out.items()}.values())[:3]
-        reasons = "; ".join(f"{path}: {left_out[path]}" for path in paths)
         raise ArgumentError(
             f"`targets['features']`: '{model.name}' has no stream of features that "
-            f"layers normalize and nothing else reads: {reasons}. Leave it out."
+            "layers normalize and nothing else reads: "
+            f"{some_of(graph_of(model).left_out)}. Leave it out."
         )
     pooled = getattr(owner_of(model), "pooled_dense", None)
     if pooled is not None:  # BERT's configs have one number for what it reads and makes

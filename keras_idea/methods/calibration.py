@@ -82,6 +82,8 @@ class Samples:
             left -= size
             if left <= 0:
                 return
+        if left == self._num_samples:
+            raise ArgumentError("`data` hold no sample. Give at least one.")
 
     def _parts(self) -> Iterator[Any]:
         """Yields the data of single batches."""
@@ -136,7 +138,7 @@ def captured(
         )
     runner = _Runner(model, captures)
     runner.run_eagerly = eager
-    totals: list[tuple[np.ndarray, float]] | None = None
+    totals = [(np.zeros(()), 0.0)] * len(captures)
     with contextlib.ExitStack() as changes:
         for capture in captures:
             changes.enter_context(capture.looking())
@@ -148,13 +150,10 @@ def captured(
                 found = runner.predict_on_batch(
                     {"inputs": batch.inputs, "masks": batch.masks}
                 )
-            new = [(sums.astype("float64"), float(n)) for sums, n in found]
-            if totals is not None:
-                pairs = zip(totals, new, strict=True)
-                new = [(a + b, n + more) for (a, n), (b, more) in pairs]
-            totals = new
-    if totals is None:
-        raise ArgumentError("The calibration data hold no sample. Give at least one.")
+            totals = [
+                (total + sums.astype("float64"), count + float(n))
+                for (total, count), (sums, n) in zip(totals, found, strict=True)
+            ]
     return totals
 
 

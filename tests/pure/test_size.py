@@ -15,7 +15,7 @@ CPU_MINUTES = 16
 LIMITS = {
     "keras_idea/_callbacks": 1_430,
     "keras_idea/_elastic": 770,
-    "keras_idea/_finding": 1_070,
+    "keras_idea/_finding": 940,
     "keras_idea/functional": 900,
     "keras_idea/_graph": 2_740,
     "keras_idea/_groups": 790,

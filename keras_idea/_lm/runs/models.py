@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from keras_idea._finding.explain import why_no_heads
+from keras_idea._finding.explain import why_nothing
 from keras_idea._finding.find import find_ffns, find_groups
 from keras_idea._graph.configs import numbers_of
 from keras_idea._keras.variables import without_parameters, without_values
@@ -125,12 +125,12 @@ def _of_hub(shape: Model, task: Any, first: Any, width: int | None = None) -> So
     set_width, set_heads = numbers_of(first, ffns), None
     start = Sizes(width or ffns[0].hidden_dim)
     if "kv_groups" in shape.pruned_kinds:
-        for path, why in why_no_heads(first).items():
+        heads = find_groups(first, ["kv_groups"])
+        if not heads:
             raise ConfigError(
-                f"The key/value heads of {path!r} cannot be pruned: {why}. "
+                f"No key/value heads can be pruned. {why_nothing(first, 'kv_groups')} "
                 'Leave "kv_groups" out.'
             )
-        heads = find_groups(first, ["kv_groups"])
         set_heads = numbers_of(first, heads)
         start = Sizes(start.neurons, heads[0].hidden_dim)
 
