@@ -73,7 +73,7 @@ def test_the_heat_map_shows_what_was_pruned(run):
 
 def test_pruned_units_are_on_top_and_from_their_step_on():
     levels = np.array([[1, 128, 255], [0, 1, 255]], "uint8")
-    pixels = heat_map([("one", levels), ("other", levels)], [10, 20], 0)
+    pixels = heat_map({"one": levels, "other": levels}, [10, 20], 0)
     assert pixels.shape == (2 * (240 + _LINE), 640, 3) and pixels.dtype == np.uint8
     for place in (0, 240 + _LINE):
         band = pixels[place + _LINE : place + _LINE + 240]
