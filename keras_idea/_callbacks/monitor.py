@@ -162,7 +162,8 @@ class Monitor(keras.callbacks.Callback):
         if not self._steps:
             self._units = {group.name: _Units() for group in groups}
         self._steps.append(step)
-        values, churns = {}, []
+        values: dict[str, float] = {}
+        churns = []
         for group in groups:
             values[f"width/{group.name}"] = group.width
             each = self._units.get(group.name)
