@@ -12,7 +12,6 @@ import pathlib
 import random
 import re
 import shutil
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -321,16 +320,16 @@ def set_random_state(state: Mapping[str, np.ndarray]) -> None:
     np.random.set_state(of_numpy)
     for i, generator in enumerate(_torch_generators()):
         if f"torch_{i}" in state:
-            saved = sys.modules["torch"].from_numpy(state[f"torch_{i}"].copy())
-            generator.set_state(saved)
+            saved = keras.ops.convert_to_tensor(state[f"torch_{i}"], "uint8")
+            generator.set_state(saved.cpu())
 
 
 def _torch_generators() -> list[Any]:
     """Torch's generators: of the CPU and of each GPU; none on other backends."""
     if keras.backend.backend() != "torch":
         return []
-    # Not imported: the package names no backend, and Keras has loaded this one.
-    torch = sys.modules["torch"]
+    import torch
+
     return [torch.default_generator, *torch.cuda.default_generators]
 
 

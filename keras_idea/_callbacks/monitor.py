@@ -192,28 +192,20 @@ class _Units:
         self._top: np.ndarray | None = None
 
     def read(self, group: FFN) -> int | None:
-        """Notes the units of a group; returns the churn, if there is a ranking."""
+        """Notes the units of a group; returns the churn since the last reading."""
         mask = keras.ops.convert_to_numpy(group.mask)
         active = np.nan_to_num(group.by_original_index(mask)) > 0
         width, before = group.width, self._top
-        if width == group.hidden_dim < group.full_dim:  # nobody ranks them any more
-            levels = np.where(_some(active), self.levels[-1] if self.levels else 255, 0)
-            self.levels.append(levels.astype("uint8"))
-            return None
         importance = keras.ops.convert_to_numpy(group.importance())
         values = np.nan_to_num(group.by_original_index(importance), nan=-np.inf)
         order = np.argsort(-np.where(active, values, -np.inf), kind="stable")
         rank = np.argsort(order)  # 0: the most important
         levels = np.maximum(255 - 254 * rank // max(width - 1, 1), 1)
-        self.levels.append(_some(np.where(active, levels, 0)).astype("uint8"))
+        flat = np.where(active, levels, 0).astype("uint8").ravel()
+        some = np.linspace(0, flat.size - 1, min(_UNITS, flat.size)).astype(int)
+        self.levels.append(flat[some])
         self._top = rank < (group.state.target_dim or width)
         return None if before is None else int((self._top != before).sum())
-
-
-def _some(values: np.ndarray) -> np.ndarray:
-    """Returns the values of `_UNITS` units at most, evenly spaced."""
-    flat = values.ravel()
-    return flat[np.linspace(0, flat.size - 1, min(_UNITS, flat.size)).astype(int)]
 
 
 def heat_map(
