@@ -8,7 +8,7 @@ constructor would have set: it becomes what its config makes.
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import keras
 import numpy as np
@@ -31,8 +31,12 @@ from keras_idea._keras.models import Functional, made_of_tensors
 from keras_idea._keras.variables import shaped
 from keras_idea._layers.ffn import FFNLayer
 from keras_idea._signals import held_back
+from keras_idea._typing import Tensor
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import check_family, is_backbone, is_task
+
+#: A group, where its units are, and the ascending indices of those that it is to have.
+Narrowing: TypeAlias = tuple[Group, Sequence[Cut], np.ndarray]
 
 
 class Stuck(NamedTuple):
@@ -68,11 +72,13 @@ def set_configs(
     while todo:
         layer = todo.pop(0)
         search = Search(layer, calls.get(layer), changed, units)
-        if search.before.refused and not is_backbone(layer):
-            # Keras reports that itself when it saves or loads, at any width.
+        if not search.begun and not is_backbone(layer):
+            # No file of it could be loaded at any width, but its parts still follow.
             todo += [h for part in sublayers(layer) for h in _holders(part, changed)]
-        elif search.why:
-            stuck.append(Stuck(layer, search.why))
+        if search.why:
+            # Keras itself reports a config that its class refuses.
+            if is_backbone(layer) or not search.before.refused:
+                stuck.append(Stuck(layer, search.why))
         elif search.changes:
             with contextlib.ExitStack() as undone:
                 if search.apply(undone):
@@ -97,15 +103,16 @@ def check_configs(
         hub_only: bool. Whether to leave out the configs of other classes.
     """
     units = [(ffn.hidden_dim, count) for ffn, count in targets]
-    cuts = [
-        [*ffn.held_cuts(), *(ffn.state.cuts() if ffn.holds_state else [])]
-        for ffn, _ in targets
-    ]
+    narrow = [narrowing(ffn, np.arange(count)) for ffn, count in targets]
+    code = any(ffn.kind == CHANNELS for ffn, _ in targets) and has_code(model)
     held = [layer for ffn, _ in targets for layer in ffn.layers]
     for outer in (model, *layers_around(model, held)):
         with contextlib.ExitStack() as undo:
-            groups = [(ffn.weights, count) for ffn, count in targets]
-            variables = undo.enter_context(as_if(model, groups, cuts))
+            if code:  # once the shapes are as before
+                undo.callback(renew_known_shapes, model)
+            variables = undo.enter_context(as_if(narrow))
+            if code:
+                renew_known_shapes(model)
             stuck = set_configs(outer, variables, units, undo, hub_only)
             inside = list(_holders(outer, set(map(id, variables))))
         for backbone in filter(is_backbone, inside):
@@ -160,8 +167,7 @@ def _asked_for_twice(
             "keras_idea.as_functional(model)"
         ), set()
     units = [(group.hidden_dim, 2 * group.hidden_dim) for group in groups]
-    double = [(group, 2 * group.hidden_dim) for group in groups]
-    with as_if(backbone, double) as variables:
+    with as_if(map(_doubled, groups)) as variables:
         search = Search(backbone, None, set(map(id, variables)), units)
     if not search.begun:  # `check_configs` says why
         return "", set(map(id, variables))
@@ -185,7 +191,7 @@ def numbers_of(
         ArgumentError: If no numbers do.
     """
     count = groups[0].hidden_dim
-    with as_if(layer, [(group, 2 * count) for group in groups]) as variables:
+    with as_if(map(_doubled, groups)) as variables:
         search = Search(layer, None, set(map(id, variables)), [(count, 2 * count)])
     if search.why:
         raise ArgumentError(f"The config of {type(layer).__name__} {search.why}.")
@@ -210,37 +216,45 @@ def warn_of_stuck(stuck: Iterable[Stuck]) -> None:
         )
 
 
+def narrowing(ffn: Any, kept: np.ndarray) -> Narrowing:
+    """Says what cutting a handle's units changes, all but these."""
+    states = ffn.state.cuts() if ffn.holds_state else []
+    return ffn.weights, [*ffn.held_cuts(), *states], kept
+
+
+def _doubled(group: Group) -> Narrowing:
+    return group, group.held_cuts(), np.arange(2 * group.hidden_dim)
+
+
 @contextlib.contextmanager
 def as_if(
-    model: keras.layers.Layer,
-    targets: Sequence[tuple[Group, int]],
-    cuts: Sequence[Sequence[Cut]] | None = None,
+    narrowings: Iterable[Narrowing], values: dict[int, Tensor] | None = None
 ) -> Iterator[list[keras.Variable]]:
-    """A scope in which a model says that groups have so many units; its values stay.
+    """A scope in which a model says that its groups have other numbers of units.
 
-    Yields the variables whose shapes are others. `cuts`: those of each group.
+    The variables keep their values; those in `values`, by the `id` of a variable, are
+    cut. Yields the variables whose shapes are others.
     """
     with contextlib.ExitStack() as scopes:
-        code = any(group.kind == CHANNELS for group, _ in targets) and has_code(model)
-        if code:
-            scopes.callback(_tell_shapes, model)
         variables = []
-        for place, (group, count) in enumerate(targets):
+        for group, cuts, kept in narrowings:
+            count = kept.shape[-1]
             # Before the shapes, so that layers are told once those are as before.
             scopes.callback(group.set_hidden_dim, group.hidden_dim)
-            for cut in cuts[place] if cuts else group.held_cuts():
-                shape = cut.shape(count)
+            for cut in cuts:
+                variable, shape = cut.variable, cut.shape(count)
+                if values is not None:
+                    values[id(variable)] = cut.take(kept, values[id(variable)])
                 if count <= cut.neurons:
-                    scopes.callback(cut.narrow_labels(np.arange(count)))
-                scopes.enter_context(shaped(cut.variable, shape))
-                variables.append(cut.variable)
+                    scopes.callback(cut.narrow_labels(kept))
+                scopes.enter_context(shaped(variable, shape))
+                variables.append(variable)
             group.set_hidden_dim(count)
-        if code:
-            _tell_shapes(model)
         yield variables
 
 
-def _tell_shapes(model: keras.layers.Layer) -> None:
+def renew_known_shapes(model: keras.layers.Layer) -> None:
+    """Has the layers of a model, and graphs, know what they are called on now."""
     tell_shapes(student_of(model), followed(model))
 
 

@@ -111,6 +111,10 @@ class Search:
 
         `undo` gets what puts it back. Returns whether its config then makes the sizes.
         """
+        noted = getattr(self._layer, NOTED, None)
+        if noted is not None:  # of a model, Keras 3.15 notes only the defaults
+            undo.callback(setattr, noted, "config", noted.config)
+            noted.config = with_numbers(noted.config, self.changes)
         made = zip(self.before.settings, self.after.settings, strict=False)
         for part, ((kind, old), (_, new)) in zip(walk(self._layer), made, strict=False):
             if type(part) is kind:

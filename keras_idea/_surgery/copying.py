@@ -17,6 +17,7 @@ from keras_idea._graph.configs import warn_of_stuck
 from keras_idea._groups.state import NeuronState, scope_at
 from keras_idea._keras.channels import own_reshape
 from keras_idea._keras.layers import (
+    NOTED,
     copy_flags,
     first_argument,
     is_built,
@@ -106,6 +107,9 @@ def carry_settings(
     made = {id(old): own_settings(new) for old, new in as_made}
     for old, new in pairs:
         copy_flags(old, new)
+        noted, others = getattr(old, NOTED, None), getattr(new, NOTED, None)
+        if noted is not None and others is not None:
+            others.config = dict(noted.config)  # of a model, Keras notes the defaults
         before = made[id(old)]
         vars(new).update(
             (name, value)
