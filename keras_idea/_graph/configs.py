@@ -7,18 +7,18 @@ constructor would have set: it becomes what its config makes.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import keras
 import numpy as np
 
 from keras_idea._graph.experiment import (
+    Made,
     Path,
     Search,
-    config_of,
     name_of,
-    numbers_in,
+    sizes_of,
 )
 from keras_idea._graph.follow import followed, has_code
 from keras_idea._groups.cut import Cut
@@ -73,12 +73,10 @@ def set_configs(
         layer = todo.pop(0)
         search = Search(layer, calls.get(layer), changed, units)
         if not search.begun and not is_backbone(layer):
-            # No file of it could be loaded at any width, but its parts still follow.
+            # No file of it could be loaded at any width; its parts follow alone.
             todo += [h for part in sublayers(layer) for h in _holders(part, changed)]
-        if search.why:
-            # Keras itself reports a config that its class refuses.
-            if is_backbone(layer) or not search.before.refused:
-                stuck.append(Stuck(layer, search.why))
+        elif search.why:
+            stuck.append(Stuck(layer, search.why))
         elif search.changes:
             with contextlib.ExitStack() as undone:
                 if search.apply(undone):
@@ -167,42 +165,40 @@ def _asked_for_twice(
             "keras_idea.as_functional(model)"
         ), set()
     units = [(group.hidden_dim, 2 * group.hidden_dim) for group in groups]
+    now = Made(sizes_of(backbone))  # which spares making it
     with as_if(map(_doubled, groups)) as variables:
-        search = Search(backbone, None, set(map(id, variables)), units)
+        changed = set(map(id, variables))
+        search = Search(backbone, None, changed, units, now)
+        if search.why:
+            search = Search(backbone, None, changed, units)
     if not search.begun:  # `check_configs` says why
-        return "", set(map(id, variables))
+        return "", changed
     return search.why or "does not hold its number", search.held
 
 
-def numbers_of(
-    layer: keras.layers.Layer, groups: Sequence[Group]
-) -> Callable[[int], dict[Path, int]]:
-    """Finds the numbers in a layer's config that say how many units groups have.
+def numbers_for(
+    layer: keras.layers.Layer, groups: Sequence[Group], units: int
+) -> dict[Path, int]:
+    """Finds the numbers in a layer's config that make so many units of groups.
 
     Args:
         layer: keras.layers.Layer, made of its config when it was constructed.
         groups: list of groups in it, all with the same number of units.
+        units: int.
 
     Returns:
-        A function of the number of units: what to set in the config, for
-        `with_numbers`.
+        What to set in the config, for `with_numbers`.
 
     Raises:
         ArgumentError: If no numbers do.
     """
-    count = groups[0].hidden_dim
-    with as_if(map(_doubled, groups)) as variables:
-        search = Search(layer, None, set(map(id, variables)), [(count, 2 * count)])
+    count, wanted = groups[0].hidden_dim, np.arange(units)
+    narrow = [(group, group.held_cuts(), wanted) for group in groups]
+    with as_if(narrow) as variables:
+        search = Search(layer, None, set(map(id, variables)), [(count, units)])
     if search.why:
         raise ArgumentError(f"The config of {type(layer).__name__} {search.why}.")
-    now = dict(numbers_in(config_of(layer)))
-    steps = {p: (n, n - (now[p] or n)) for p, n in search.changes.items()}
-
-    def numbers(units: int) -> dict[Path, int]:
-        more = units - 2 * count
-        return {p: n + step * more // count for p, (n, step) in steps.items()}
-
-    return numbers
+    return search.changes
 
 
 def warn_of_stuck(stuck: Iterable[Stuck]) -> None:

@@ -10,7 +10,7 @@ import keras
 
 from keras_idea._finding.explain import why_no_heads
 from keras_idea._finding.find import find_ffns, find_groups
-from keras_idea._graph.configs import numbers_of
+from keras_idea._graph.configs import numbers_for
 from keras_idea._groups.experts import ExpertGroup
 from keras_idea._keras.variables import without_parameters, without_values
 from keras_idea._lm.data.make_tokenizer import (
@@ -123,7 +123,7 @@ def _of_hub(shape: Model, task: Any, first: Any, width: int | None = None) -> So
     """
     backbone, arguments = type(first), first.get_config()
     ffns = [ffn.weights for ffn in find_ffns(first)]
-    set_width, set_heads = numbers_of(first, ffns), None
+    heads: list[Any] = []
     start = Sizes(width or ffns[0].hidden_dim)
     if "kv_groups" in shape.pruned_kinds:
         for path, why in why_no_heads(first).items():
@@ -132,13 +132,12 @@ def _of_hub(shape: Model, task: Any, first: Any, width: int | None = None) -> So
                 'Leave "kv_groups" out.'
             )
         heads = [group.weights for group in find_groups(first, ["kv_groups"])]
-        set_heads = numbers_of(first, heads)
         start = Sizes(start.neurons, heads[0].hidden_dim)
 
     def make(sizes: Sizes) -> keras.Model:
-        changes = set_width(sizes.neurons)
-        if set_heads is not None and sizes.kv_groups is not None:
-            changes |= set_heads(sizes.kv_groups)
+        changes = numbers_for(first, ffns, sizes.neurons)
+        if heads and sizes.kv_groups is not None:
+            changes |= numbers_for(first, heads, sizes.kv_groups)
         return backbone.from_config(with_numbers(arguments, changes))
 
     def stock(sizes: Sizes) -> keras.Model:
