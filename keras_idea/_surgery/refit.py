@@ -199,35 +199,31 @@ def readers_of(groups: Sequence[FFN]) -> list[Reader]:
 
 
 def _reader(group: FFN) -> Reader:
-    """What reads neurons or heads."""
+    """Returns what reads neurons or heads, which must be its first axes."""
     if group.kind == NEURONS and group.weights.shown_by is None:
         raise ArgumentError(
             f"refit=True needs the hidden activations of {group.name}, which no single "
             f"layer is called on (experts, or several readers). {_LEAVE}"
         )
-    kernel = _first_axes(group)
+    last = group.kernel_cuts()[-1]
+    kernel, first = last.variable, last.axis == 0
+    if group.kind != NEURONS:
+        first &= not last.scattered
+        for reader in group.weights.readers[:1]:
+            if isinstance(reader, keras.layers.EinsumDense):
+                inputs, axes = reader.equation.split("->")[0].split(",")
+                first = axes[:2] == inputs[-2:]
+    if not first:
+        raise ArgumentError(
+            f"refit=True cannot fit {group.name}: its heads are not the first axes of "
+            f"the kernel that reads them. {_LEAVE}"
+        )
     heads_apart = group.kind != NEURONS and len(kernel.shape) > 2
     outputs = math.prod(kernel.shape[2 if heads_apart else 1 :])
     rows = np.arange(math.prod(kernel.shape) // outputs).reshape(group.hidden_dim, -1)
     look = functools.partial(capture_of, group)
     bias = group.weights.reader_bias
     return Reader(group.name, kernel, bias, look, outputs, [(group, rows)])
-
-
-def _first_axes(group: FFN) -> keras.Variable:
-    """Returns the kernel that reads a group; its first axes must be the units."""
-    last = group.kernel_cuts()[-1]
-    first = last.axis == 0 and (group.kind == NEURONS or not last.scattered)
-    for reader in group.weights.readers[:1]:
-        if group.kind != NEURONS and isinstance(reader, keras.layers.EinsumDense):
-            inputs, kernel = reader.equation.split("->")[0].split(",")
-            first = kernel[:2] == inputs[-2:]
-    if not first:
-        raise ArgumentError(
-            f"refit=True cannot fit {group.name}: its heads are not the first axes of "
-            f"the kernel that reads them. {_LEAVE}"
-        )
-    return last.variable
 
 
 def _sliding(group: FFN, layer: Any, kernel: keras.Variable) -> Reader:

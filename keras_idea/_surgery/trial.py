@@ -6,9 +6,8 @@ variable changes: values are replaced in a `keras.StatelessScope`.
 """
 
 import contextlib
-import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import keras
 import numpy as np
@@ -89,8 +88,8 @@ def try_cuts(model: keras.layers.Layer, cuts: Cuts) -> None:
 
 def _try(part: keras.layers.Layer, cuts: Cuts) -> None:
     """As `try_cuts`, of a part of a model that can be called."""
-    trial = _Trial(part, size_for([group for group, _ in cuts]))
     try:
+        trial = _Trial(part, size_for([group for group, _ in cuts]))
         failure = trial.failure(cuts)
     except Exception as error:  # of the masked model: out of memory, for one
         warn_user(
@@ -134,26 +133,17 @@ class _Trial:
     """One model on one example."""
 
     def __init__(self, model: keras.layers.Layer, size: int) -> None:
-        self._model, self._size = model, size
-
-    @functools.cached_property
-    def _inputs(self) -> Any:
-        inputs = example_arrays(self._model, self._size)
-        if inputs is None:
+        self._model, self._inputs = model, example_arrays(model, size)
+        if self._inputs is None:
             raise ArgumentError("the shapes or types of its inputs are not known")
-        return inputs
-
-    @functools.cached_property
-    def _values(self) -> dict[int, Tensor]:
-        """By the `id` of a variable, its value; torch keeps no graph of it."""
-        rng, values = np.random.default_rng(0), {}
-        for variable in self._model.variables:
+        rng = np.random.default_rng(0)
+        self._values: dict[int, Tensor] = {}  # torch keeps no graph of them
+        for variable in model.variables:
             value = ops.stop_gradient(variable.value)
             if variable.trainable and keras.backend.is_float_dtype(variable.dtype):
                 if float(ops.max(ops.abs(value))) < _SMALL:
                     value = ops.cast(0.05 * rng.normal(size=value.shape), value.dtype)
-            values[id(variable)] = value
-        return values
+            self._values[id(variable)] = value
 
     def failure(self, cuts: Cuts) -> _Failure | None:
         """What is wrong with the narrow model; None: it equals the masked one."""
