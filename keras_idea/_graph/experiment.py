@@ -144,7 +144,7 @@ class Search:
                 opened.append((path, number))
                 fixed += [self.wanted[place] for place in wrong]
             if right:
-                why = why or self._why_not(path, number, made)
+                why = why or self._why_not(path, number, made, wrong)
         # As a head's size, which a config may leave to be the features by the heads.
         unset = [path for path, n in numbers_in(self._config) if n is None]
         free = list(itertools.product(unset, dict.fromkeys(fixed)))
@@ -176,7 +176,8 @@ class Search:
                     likely = rank if value == old else 2
                     found[change] = min(likely, found.get(change, likely))
         # Heads may be as many as the features of one: "dim" and "size" come after.
-        order = sorted(found, key=lambda c: (found[c], _is_size(name_of(c[0]))))
+        sized = {c: any(w in name_of(c[0]) for w in ("dim", "size")) for c in found}
+        order = sorted(found, key=lambda change: (found[change], sized[change]))
         return [(change, found[change] < 2) for change in order]
 
     def _judge(self, made: Made) -> tuple[list, list]:
@@ -187,8 +188,8 @@ class Search:
         right = [place for place in moved if made.sizes[place] == self.wanted[place]]
         return right, [place for place in moved if place not in right]
 
-    def _why_not(self, path: Path, number: int, made: Made) -> str:
-        """Why one number, which moves some axes to their wanted sizes, does not do."""
+    def _why_not(self, path: Path, number: int, made: Made, wrong: list) -> str:
+        """Why one number, which also moves axes to wrong sizes, does not do."""
         needs = dict[Any, set[int]]()
         for variable, axis in _moved(self.after.sizes, made.sizes):
             alike = axis, _shape(self.after.sizes, variable)
@@ -199,7 +200,6 @@ class Search:
                     f"holds one {name_of(path)}, but its layers would need sizes of "
                     f"{' and '.join(map(str, sorted(sizes)))}: keep as many in each"
                 )
-        _, wrong = self._judge(made)
         return f"makes {self._shape(wrong[0][0], made)}, with {name_of(path)}={number}"
 
     def _shape(self, place: int, made: Made) -> str:
@@ -320,10 +320,6 @@ def _together(
             for one in itertools.combinations(free, more):
                 if len(trial := dict([*some, *one])) == count + more:
                     yield trial
-
-
-def _is_size(name: str) -> bool:
-    return "dim" in name or "size" in name
 
 
 def name_of(path: Path) -> str:

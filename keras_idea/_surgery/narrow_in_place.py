@@ -135,7 +135,8 @@ def narrow_whole(
     if not pairs:
         return []
     ffns = [ffn for ffn, _ in pairs]
-    before = [ffn.hidden_dim for ffn in ffns]
+    units = [(ffn.hidden_dim, kept.shape[-1]) for ffn, kept in pairs]
+    variables = []
     optimizer = built_optimizer(model)
     if optimizer is not None:
         check_carriable(optimizer)
@@ -145,14 +146,12 @@ def narrow_whole(
             undo.callback(ffn.weights.set_hidden_dim, ffn.hidden_dim)
             for cut in [*ffn.held_cuts(), *ffn.state.cuts()]:
                 undo.callback(narrow_variable(optimizer, cut, kept))
+                variables.append(cut.variable)
             ffn.weights.set_hidden_dim(kept.shape[-1])
         undo.pop_all()  # all are narrow: nothing is put back
     if any(ffn.kind in (CHANNELS, FEATURES) for ffn in ffns):
         renew_known_shapes(model)
     refresh(model)
-    units = [(n, ffn.hidden_dim) for n, ffn in zip(before, ffns, strict=True)]
-    cuts = [cut for ffn in ffns for cut in [*ffn.held_cuts(), *ffn.state.cuts()]]
-    variables = [cut.variable for cut in cuts]
     held = [layer for ffn in ffns for layer in ffn.layers]
     for layer in layers_around(model, held):
         warn_of_stuck(set_configs(layer, variables, units))

@@ -37,8 +37,6 @@ HELD_OUT = 4
 _RIDGES = tuple(10.0**power for power in range(-6, 2))
 # The most numbers of a batch to fit a convolution on: of more places, some are drawn.
 _BATCH_NUMBERS = 2**24
-# The products of so many rows take half a GB.
-_MOST_ROWS = 8192
 _CONVOLUTIONS = (keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)
 _LEAVE = "Leave `refit` out, or exclude that group."
 
@@ -237,11 +235,6 @@ def _sliding(group: FFN, layer: Any, kernel: keras.Variable) -> Reader:
         )
     outputs = kernel.shape[-1]
     rows = math.prod(kernel.shape) // outputs
-    if rows > _MOST_ROWS:
-        raise ArgumentError(
-            f"'{layer.path}', which reads {group.name}, reads {rows:,} numbers per "
-            f"output; refit=True supports at most {_MOST_ROWS:,}. {_LEAVE}"
-        )
     read = functools.partial(_flat if dense else _patches, layer, rows)
     look = functools.partial(kernel_capture, layer, read)
     return Reader(layer.path, kernel, layer.bias, look, outputs, [])
