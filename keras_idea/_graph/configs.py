@@ -7,18 +7,18 @@ constructor would have set: it becomes what its config makes.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
 from keras_idea._graph.experiment import (
+    Made,
     Path,
     Search,
-    config_of,
     name_of,
-    numbers_in,
+    sizes_of,
 )
 from keras_idea._graph.follow import followed, has_code
 from keras_idea._graph.group import FFN
@@ -31,6 +31,7 @@ from keras_idea._keras.models import Functional, made_of_tensors
 from keras_idea._keras.variables import shaped
 from keras_idea._layers.ffn import FFNLayer
 from keras_idea._signals import held_back
+from keras_idea._typing import Tensor
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.families import check_family, is_backbone, is_task
 
@@ -68,8 +69,8 @@ def set_configs(
     while todo:
         layer = todo.pop(0)
         search = Search(layer, calls.get(layer), changed, units)
-        if search.before.refused and not is_backbone(layer):
-            # Keras reports that itself when it saves or loads, at any width.
+        if not search.begun and not is_backbone(layer):
+            # No file of it could be loaded at any width; its parts follow alone.
             todo += [h for part in sublayers(layer) for h in _holders(part, changed)]
         elif search.why:
             stuck.append(Stuck(layer, search.why))
@@ -97,10 +98,16 @@ def check_configs(
         hub_only: bool. Whether to leave out the configs of other classes.
     """
     units = [(ffn.hidden_dim, count) for ffn, count in targets]
+    narrow = [(ffn, np.arange(count)) for ffn, count in targets]
+    code = any(ffn.kind == CHANNELS for ffn, _ in targets) and has_code(model)
     held = [layer for ffn, _ in targets for layer in ffn.layers]
     for outer in (model, *layers_around(model, held)):
         with contextlib.ExitStack() as undo:
-            variables = undo.enter_context(as_if(model, targets))
+            if code:  # once the shapes are as before
+                undo.callback(renew_known_shapes, model)
+            variables = undo.enter_context(as_if(narrow))
+            if code:
+                renew_known_shapes(model)
             stuck = set_configs(outer, variables, units, undo, hub_only)
             inside = list(_holders(outer, set(map(id, variables))))
         for backbone in filter(is_backbone, inside):
@@ -155,43 +162,40 @@ def _asked_for_twice(
             "keras_idea.as_functional(model)"
         ), set()
     units = [(group.hidden_dim, 2 * group.hidden_dim) for group in groups]
-    double = [(group, 2 * group.hidden_dim) for group in groups]
-    with as_if(backbone, double) as variables:
-        search = Search(backbone, None, set(map(id, variables)), units)
+    now = Made(sizes_of(backbone))  # which spares making it
+    double = [(group, np.arange(2 * group.hidden_dim)) for group in groups]
+    with as_if(double) as variables:
+        changed = set(map(id, variables))
+        search = Search(backbone, None, changed, units, now)
+        if search.why:
+            search = Search(backbone, None, changed, units)
     if not search.begun:  # `check_configs` says why
-        return "", set(map(id, variables))
+        return "", changed
     return search.why or "does not hold its number", search.held
 
 
-def numbers_of(
-    layer: keras.layers.Layer, groups: Sequence[FFN]
-) -> Callable[[int], dict[Path, int]]:
-    """Finds the numbers in a layer's config that say how many units groups have.
+def numbers_for(
+    layer: keras.layers.Layer, groups: Sequence[FFN], units: int
+) -> dict[Path, int]:
+    """Finds the numbers in a layer's config that make so many units of groups.
 
     Args:
         layer: keras.layers.Layer, made of its config when it was constructed.
         groups: list of groups in it, all with the same number of units.
+        units: int.
 
     Returns:
-        A function of the number of units: what to set in the config, for
-        `with_numbers`.
+        What to set in the config, for `with_numbers`.
 
     Raises:
         ArgumentError: If no numbers do.
     """
-    count = groups[0].hidden_dim
-    with as_if(layer, [(group, 2 * count) for group in groups]) as variables:
-        search = Search(layer, None, set(map(id, variables)), [(count, 2 * count)])
+    count, wanted = groups[0].hidden_dim, np.arange(units)
+    with as_if([(group, wanted) for group in groups]) as variables:
+        search = Search(layer, None, set(map(id, variables)), [(count, units)])
     if search.why:
         raise ArgumentError(f"The config of {type(layer).__name__} {search.why}.")
-    now = dict(numbers_in(config_of(layer)))
-    steps = {p: (n, n - (now[p] or n)) for p, n in search.changes.items()}
-
-    def numbers(units: int) -> dict[Path, int]:
-        more = units - 2 * count
-        return {p: n + step * more // count for p, (n, step) in steps.items()}
-
-    return numbers
+    return search.changes
 
 
 def warn_of_stuck(stuck: Iterable[Stuck]) -> None:
@@ -207,34 +211,34 @@ def warn_of_stuck(stuck: Iterable[Stuck]) -> None:
 
 @contextlib.contextmanager
 def as_if(
-    model: keras.layers.Layer, targets: Sequence[tuple[FFN, int]]
+    narrow: Iterable[tuple[FFN, np.ndarray]], values: dict[int, Tensor] | None = None
 ) -> Iterator[list[keras.Variable]]:
-    """A scope in which a model says that groups have so many units; its values stay.
+    """A scope in which a model says that its groups have other numbers of units.
 
-    Yields the variables whose shapes are others.
+    The variables keep their values; those in `values`, by the `id` of a variable, are
+    cut. Yields the variables whose shapes are others.
     """
     with contextlib.ExitStack() as scopes:
-        code = any(group.kind == CHANNELS for group, _ in targets) and has_code(model)
-        if code:
-            scopes.callback(_tell_shapes, model)
         variables = []
-        for group, count in targets:
+        for group, kept in narrow:
+            count = kept.shape[-1]
             # Before the shapes, so that layers are told once those are as before.
             scopes.callback(group.tell)
             states = group.state.cuts() if group.holds_state else []
             for cut in [*group.held_cuts(), *states]:
-                shape = cut.shape(count)
+                variable, shape = cut.variable, cut.shape(count)
+                if values is not None:
+                    values[id(variable)] = cut.take(kept, values[id(variable)])
                 if count <= cut.neurons:
-                    scopes.callback(cut.narrow_labels(np.arange(count)))
-                scopes.enter_context(shaped(cut.variable, shape))
-                variables.append(cut.variable)
+                    scopes.callback(cut.narrow_labels(kept))
+                scopes.enter_context(shaped(variable, shape))
+                variables.append(variable)
             group.tell()
-        if code:
-            _tell_shapes(model)
         yield variables
 
 
-def _tell_shapes(model: keras.layers.Layer) -> None:
+def renew_known_shapes(model: keras.layers.Layer) -> None:
+    """Has the layers of a model, and graphs, know what they are called on now."""
     tell_shapes(student_of(model), followed(model))
 
 

@@ -9,16 +9,18 @@ import numpy as np
 from keras import ops
 
 from keras_idea._finding.find import FFN
-from keras_idea._graph.configs import Stuck, set_configs, warn_of_stuck
-from keras_idea._graph.follow import followed
+from keras_idea._graph.configs import (
+    Stuck,
+    renew_known_shapes,
+    set_configs,
+    warn_of_stuck,
+)
 from keras_idea._groups.cut import Cut
 from keras_idea._groups.kinds import CHANNELS, FEATURES
 from keras_idea._keras.around import layers_around
-from keras_idea._keras.channels import tell_shapes
 from keras_idea._keras.layers import (
     all_layers,
     retrack_parameters,
-    student_of,
     sublayers,
 )
 from keras_idea._keras.models import (
@@ -133,7 +135,8 @@ def narrow_whole(
     if not pairs:
         return []
     ffns = [ffn for ffn, _ in pairs]
-    before = [ffn.hidden_dim for ffn in ffns]
+    units = [(ffn.hidden_dim, kept.shape[-1]) for ffn, kept in pairs]
+    variables = []
     optimizer = built_optimizer(model)
     if optimizer is not None:
         check_carriable(optimizer)
@@ -143,14 +146,12 @@ def narrow_whole(
             undo.callback(ffn.tell)
             for cut in [*ffn.held_cuts(), *ffn.state.cuts()]:
                 undo.callback(narrow_variable(optimizer, cut, kept))
+                variables.append(cut.variable)
             ffn.tell()
         undo.pop_all()  # all are narrow: nothing is put back
     if any(ffn.kind in (CHANNELS, FEATURES) for ffn in ffns):
-        tell_shapes(student_of(model), followed(model))
+        renew_known_shapes(model)
     refresh(model)
-    units = [(n, ffn.hidden_dim) for n, ffn in zip(before, ffns, strict=True)]
-    cuts = [cut for ffn in ffns for cut in [*ffn.held_cuts(), *ffn.state.cuts()]]
-    variables = [cut.variable for cut in cuts]
     held = [layer for ffn in ffns for layer in ffn.layers]
     for layer in layers_around(model, held):
         warn_of_stuck(set_configs(layer, variables, units))

@@ -10,7 +10,7 @@ import keras
 
 from keras_idea._finding.explain import why_nothing
 from keras_idea._finding.find import find_ffns, find_groups
-from keras_idea._graph.configs import numbers_of
+from keras_idea._graph.configs import numbers_for
 from keras_idea._keras.variables import without_parameters, without_values
 from keras_idea._lm.data.make_tokenizer import (
     DEFAULT_VOCABULARY_SIZE,
@@ -121,8 +121,7 @@ def _of_hub(shape: Model, task: Any, first: Any, width: int | None = None) -> So
     `first` is a backbone of the class; `width`: neurons at the start; None: its own.
     """
     backbone, arguments = type(first), first.get_config()
-    ffns = find_ffns(first)
-    set_width, set_heads = numbers_of(first, ffns), None
+    ffns, heads = find_ffns(first), list[Any]()
     start = Sizes(width or ffns[0].hidden_dim)
     if "kv_groups" in shape.pruned_kinds:
         heads = find_groups(first, ["kv_groups"])
@@ -131,13 +130,12 @@ def _of_hub(shape: Model, task: Any, first: Any, width: int | None = None) -> So
                 f"No key/value heads can be pruned. {why_nothing(first, 'kv_groups')} "
                 'Leave "kv_groups" out.'
             )
-        set_heads = numbers_of(first, heads)
         start = Sizes(start.neurons, heads[0].hidden_dim)
 
     def make(sizes: Sizes) -> keras.Model:
-        changes = set_width(sizes.neurons)
-        if set_heads is not None and sizes.kv_groups is not None:
-            changes |= set_heads(sizes.kv_groups)
+        changes = numbers_for(first, ffns, sizes.neurons)
+        if heads and sizes.kv_groups is not None:
+            changes |= numbers_for(first, heads, sizes.kv_groups)
         return backbone.from_config(with_numbers(arguments, changes))
 
     def stock(sizes: Sizes) -> keras.Model:

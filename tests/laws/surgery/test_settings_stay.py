@@ -97,12 +97,6 @@ class Block(layers.Layer):
 
 
 def test_what_a_copy_cannot_keep_is_said():
-    with keras.RematScope("full"):
-        block = Block()
-    block.norm._remat_mode = None
-    model = keras.Sequential([keras.Input((4,)), block])
-    with pytest.warns(UserWarning, match="RematScope"):
-        ki.as_functional(model)
     model = tiny_lm("llama3")
     model.backbone.extra = layers.Dense(3)
     with pytest.raises(ValueError, match="differs in layer 'dense"):

@@ -168,3 +168,19 @@ def test_example():
         assert array.shape == (2, 64) and array.dtype == "int32"
         assert set(array[0]) <= set(range(1, rows)) and len(set(array[0])) > rows / 3
         assert not array[1, 48:].any() and array[1, :48].all()
+
+
+class Rigid(Scaled):
+    """Its code has its width, and its config has not."""
+
+    def get_config(self):
+        return layers.Layer.get_config(self)
+
+    def call(self, x):
+        return x + self.down(ops.reshape(self.up(x), (-1, LENGTH, WIDTH)))
+
+
+def test_the_reason_is_the_config_s():
+    model = chain(Scaled(by="a fixed number"), Rigid(name="guilty"))
+    with pytest.raises(ArgumentError, match="of guilty.*raises.*config of 'guilty' m"):
+        try_groups(model, ki.find_groups(model))
