@@ -10,11 +10,8 @@ from keras_idea._graph.configs import why_not_held
 from keras_idea._graph.find import Graph, graph_of
 from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import CHANNELS, KINDS, KV_GROUPS, NEURONS, KindName
-from keras_idea._keras.around import layers_around
 from keras_idea._keras.layers import walk
 from keras_idea._validation import check_choice
-from keras_idea.hub.as_mistral import LLAMAS
-from keras_idea.hub.families import is_backbone
 
 
 def find_groups(
@@ -124,8 +121,7 @@ def counted(model: keras.layers.Layer) -> tuple[list[FFN], dict[str, str]]:
     graph = graph_of(model)
     if graph not in _COUNTED:
         groups = [group for group in graph.groups if group.kind in KINDS]
-        why = _without_widths(model, groups)
-        why |= why_not_held(model, [group for group in groups if id(group) not in why])
+        why = why_not_held(model, groups)
         left_out = dict(graph.left_out)
         for group in groups:
             if id(group) in why:
@@ -134,19 +130,3 @@ def counted(model: keras.layers.Layer) -> tuple[list[FFN], dict[str, str]]:
         stay = [group for group in groups if id(group) not in why]
         _COUNTED[graph] = stay, left_out
     return _COUNTED[graph]
-
-
-def _without_widths(model: keras.layers.Layer, groups: Sequence[FFN]) -> dict[int, str]:
-    """Returns reasons of heads in KerasHub models whose config has no width of one."""
-    held = [layer for group in groups for layer in group.layers]
-    every = [p for part in (model, *layers_around(model, held)) for p in walk(part)]
-    why: dict[int, str] = {}
-    for backbone in filter(is_backbone, every):
-        inside, name = set(map(id, walk(backbone))), type(backbone).__name__
-        if not any("head_dim" in key for key in backbone.get_config()):
-            reason = f"it lies in a {name}, whose config cannot say how wide a head is"
-            if name in LLAMAS:
-                reason += "; `keras_idea.hub.as_mistral` makes one that can"
-            ours = [g for g in groups if not inside.isdisjoint(map(id, g.layers))]
-            why |= {id(group): reason for group in ours if group.kind == KV_GROUPS}
-    return why

@@ -22,7 +22,7 @@ from keras_idea._graph.experiment import (
 )
 from keras_idea._graph.follow import followed, has_code
 from keras_idea._graph.group import FFN
-from keras_idea._groups.kinds import CHANNELS
+from keras_idea._groups.kinds import CHANNELS, KV_GROUPS
 from keras_idea._keras.around import layers_around
 from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.channels import tell_shapes
@@ -33,6 +33,7 @@ from keras_idea._layers.ffn import FFNLayer
 from keras_idea._signals import held_back
 from keras_idea._typing import Tensor
 from keras_idea.errors import ArgumentError
+from keras_idea.hub.as_mistral import LLAMAS
 from keras_idea.hub.families import check_family, is_backbone, is_task
 
 
@@ -161,6 +162,11 @@ def _asked_for_twice(
             "does not hold its number, so no preset could; prune "
             "keras_idea.as_functional(model)"
         ), set()
+    names = backbone.get_config()
+    if groups[0].kind == KV_GROUPS and not any("head_dim" in name for name in names):
+        llama = type(backbone).__name__ in LLAMAS
+        cure = "; `keras_idea.hub.as_mistral` makes one that can" if llama else ""
+        return f"cannot say how wide a head is{cure}", set()
     units = [(group.hidden_dim, 2 * group.hidden_dim) for group in groups]
     now = Made(sizes_of(backbone))  # which spares making it
     double = [(group, np.arange(2 * group.hidden_dim)) for group in groups]

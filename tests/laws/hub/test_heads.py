@@ -16,8 +16,8 @@ HEADS = {"num_query_heads": 8, "num_key_value_heads": 4}
 @pytest.mark.parametrize(
     "name, why",
     [
-        ("llama3", "it lies in a Llama3Backbone, whose config cannot say how wide"),
-        ("gpt2", "it lies in a GPT2Backbone, whose config cannot say how wide"),
+        ("llama3", "the config of Llama3Backbone cannot say how wide"),
+        ("gpt2", "the config of GPT2Backbone cannot say how wide"),
         ("gemma4", "tied"),
     ],
 )
