@@ -13,8 +13,9 @@ import keras
 from keras import ops
 
 from keras_idea._finding.budget import Budget, costs_of, plain_parameters
-from keras_idea._finding.find import FFN, find_groups
+from keras_idea._finding.find import find_groups
 from keras_idea._finding.targets import Targets, check_targets, target_widths
+from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import KINDS, NEURONS, KindName
 from keras_idea._validation import check_int
 from keras_idea.errors import ArgumentError

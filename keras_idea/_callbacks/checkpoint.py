@@ -22,8 +22,9 @@ from safetensors.numpy import save_file
 
 from keras_idea import _processes as processes
 from keras_idea._files import TEMPORARY, check_folder, replacing
-from keras_idea._finding.find import FFN, find_groups
+from keras_idea._finding.find import find_groups
 from keras_idea._graph.configs import warn_of_stuck
+from keras_idea._graph.group import FFN
 from keras_idea._keras.callbacks import (
     is_stopping,
     kind_of,

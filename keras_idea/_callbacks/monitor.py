@@ -11,7 +11,8 @@ import numpy as np
 
 from keras_idea import _processes as processes
 from keras_idea._files import check_folder
-from keras_idea._finding.find import FFN, find_groups
+from keras_idea._finding.find import find_groups
+from keras_idea._graph.group import FFN
 from keras_idea._keras.optimizer_variables import StepCount, as_int
 from keras_idea._validation import check_int, require
 

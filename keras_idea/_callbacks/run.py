@@ -10,9 +10,10 @@ from keras import ops
 
 from keras_idea import _processes as processes
 from keras_idea._finding.budget import plain_parameters
-from keras_idea._finding.find import FFN, find_groups
+from keras_idea._finding.find import find_groups
 from keras_idea._finding.targets import budget_line, target_widths
 from keras_idea._graph.configs import check_configs
+from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import KINDS, NEURONS
 from keras_idea._keras.callbacks import peers, warn_user
 from keras_idea._keras.layers import (

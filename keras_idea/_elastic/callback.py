@@ -19,7 +19,8 @@ from keras_idea._elastic.widths import (
     draw,
     neurons_at,
 )
-from keras_idea._finding.find import FFN, find_ffns, find_groups
+from keras_idea._finding.find import find_ffns, find_groups
+from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import NEURONS
 from keras_idea._keras.callbacks import (
     evaluate_again,

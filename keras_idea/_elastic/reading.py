@@ -15,7 +15,8 @@ import numpy as np
 
 from keras_idea._elastic.widths import Width, check_width, neurons_at
 from keras_idea._finding.explain import why_nothing
-from keras_idea._finding.find import FFN, find_ffns
+from keras_idea._finding.find import find_ffns
+from keras_idea._graph.group import FFN
 from keras_idea._groups.cut import Cut
 from keras_idea._groups.kinds import NEURONS
 from keras_idea._keras.layers import is_built, sublayers, walk

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from keras_idea._finding.find import FFN
 from keras_idea._finding.targets import target_width
+from keras_idea._graph.group import FFN
 from keras_idea._validation import check_choice
 from keras_idea.errors import ArgumentError
 

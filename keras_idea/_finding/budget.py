@@ -7,8 +7,8 @@ from typing import Any
 
 import keras
 
-from keras_idea._finding.find import FFN
 from keras_idea._graph.find import graph_of
+from keras_idea._graph.group import FFN
 from keras_idea._groups.state import NeuronState
 from keras_idea._keras.layers import student_of, walk
 from keras_idea._validation import check_int

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import keras
 
 from keras_idea._finding.budget import Budget, costs_of
-from keras_idea._finding.find import FFN
+from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import KINDS, NEURONS, KindName, are_kinds
 from keras_idea._validation import check_choice, check_int
 from keras_idea.errors import ArgumentError

@@ -11,13 +11,14 @@ from keras import ops
 from keras_idea import methods
 from keras_idea._finding.budget import Budget
 from keras_idea._finding.explain import why_nothing
-from keras_idea._finding.find import FFN, all_heads, find_groups
+from keras_idea._finding.find import all_heads, find_groups
 from keras_idea._finding.targets import (
     check_sizes,
     check_targets,
     target_width,
     target_widths,
 )
+from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import KINDS, KV_GROUPS
 from keras_idea._groups.state import Scoring
 from keras_idea._keras.layers import walk

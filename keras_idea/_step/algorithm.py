@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_idea._finding.find import FFN
+from keras_idea._graph.group import FFN
 from keras_idea._groups.cut import Cut
 from keras_idea._groups.kinds import KINDS
 from keras_idea._keras.optimizer_variables import (

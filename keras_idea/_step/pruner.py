@@ -19,7 +19,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea._finding.find import FFN
+from keras_idea._graph.group import FFN
 from keras_idea._groups.state import Live
 from keras_idea._keras.models import make_train_function, renew_state
 from keras_idea._keras.optimizer_variables import (

@@ -8,13 +8,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea._finding.find import FFN
 from keras_idea._graph.configs import (
     Stuck,
     renew_known_shapes,
     set_configs,
     warn_of_stuck,
 )
+from keras_idea._graph.group import FFN
 from keras_idea._groups.cut import Cut
 from keras_idea._groups.kinds import CHANNELS, FEATURES
 from keras_idea._keras.around import layers_around

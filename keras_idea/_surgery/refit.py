@@ -16,7 +16,7 @@ import numpy as np
 from keras import ops
 
 from keras_idea import _processes as processes
-from keras_idea._finding.find import FFN
+from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import KINDS, NEURONS
 from keras_idea._keras.channels import channel_axis
 from keras_idea._keras.float32_products import float32_products

@@ -14,9 +14,9 @@ import numpy as np
 from keras import ops
 
 from keras_idea import _processes as processes
-from keras_idea._finding.find import FFN
 from keras_idea._graph.configs import Stuck, as_if, set_configs
 from keras_idea._graph.follow import OPEN_SIZE
+from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import CHANNELS, KindName
 from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.layers import (
