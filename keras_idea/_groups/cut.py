@@ -147,12 +147,14 @@ class Cut:
 
         Entries of units of other groups get `others`.
         """
-        if not self.is_plain:
+        if not self.in_order:
             values = ops.convert_to_tensor(values)
             if self._index.max() == self.neurons:
                 other = ops.full((1,), others, dtype=values.dtype)
                 values = ops.concatenate([values, other])
             values = ops.take(values, self._index.astype("int32"), axis=-1)
+        elif not self.is_plain:  # no gather
+            values = ops.repeat(values, self._entries, axis=-1)
         for axis in self.weights_axes:
             values = ops.expand_dims(values, axis)
         return values
