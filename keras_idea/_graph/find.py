@@ -173,8 +173,8 @@ class _Found:
 
         In the order in which they are met.
         """
-        shown = (self.why == OUTPUT) & ~np.equal(self.normalized, None)
-        free = np.equal(self.why, None) | shown
+        shown = (self.why == OUTPUT) & self.normalized.astype(bool)
+        free = shown | ~self.why.astype(bool)
         # The number of each unit's set: every axis parts those that it has from others.
         number, last, met = np.zeros(len(self.root), int), 0, []
         for key, place in self.places.items():

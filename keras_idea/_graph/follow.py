@@ -76,14 +76,6 @@ def has_code(model: keras.layers.Layer) -> bool:
     )
 
 
-def compared_by_distillers(model: keras.layers.Layer) -> list[str]:
-    """Names of a student's layers whose outputs a loss compares with its teacher's."""
-    distillers = [m for m in walk(model) if isinstance(m, keras.distillation.Distiller)]
-    losses = [loss for each in distillers for loss in each.distillation_losses]
-    names = [getattr(loss, "student_layer_name", None) for loss in losses]
-    return [name for name in names if name]
-
-
 class Follow:
     """Follows the calls of a model."""
 
@@ -101,7 +93,13 @@ class Follow:
             if type(operation).__name__ == "Reshape"
         }
         self._held = set(map(id, self.layers)) | self._in_graphs
-        self._compared = compared_by_distillers(model)
+        #: Names of layers whose outputs a loss compares with a teacher's.
+        self._compared = {
+            getattr(loss, "student_layer_name", None)
+            for part in walk(model)
+            if isinstance(part, keras.distillation.Distiller)
+            for loss in part.distillation_losses
+        }
         self._kept: list[keras.KerasTensor] = []
         self._told: set[int] = set()  # vectors that code has read, told by their values
 
@@ -114,11 +112,19 @@ class Follow:
             self._call(call)
             kernel = dense_of(call.operation) or slides(call.operation)
             if kernel and not outputs.isdisjoint(map(id, call.outputs)):
-                self._settle_made(call)
+                for place in atoms.places.values():  # not for a softmax in it
+                    if place.role == "makes" and call.operation in place.layers:
+                        atoms.settle(place.atoms, OUTPUT, first=True)
+        compared = [
+            tensor
+            for call in [*recording.calls, *recording.composites]
+            if call.operation.name in self._compared
+            for tensor in call.outputs
+        ]
         for reason, tensors in (
             (OUTPUT, recording.outputs),
             (_END, recording.ends),
-            ("a loss of the Distiller reads it", self._compared_in(recording)),
+            ("a loss of the Distiller reads it", compared),
         ):
             for tensor in tensors:
                 if id(tensor) in atoms.of_tensor:
@@ -130,8 +136,13 @@ class Follow:
             if id(variable) in self._told:
                 continue
             atoms.settle_variable(variable, "a layer computes with its kernel")
-        for holder in recording.opaque:
-            self._not_followed(holder, why_opaque(holder, recording))
+        for holder, (cause, error) in recording.opaque.items():
+            why = (
+                f"'{holder.name}', which holds it, cannot be called on a symbolic "
+                f"batch of 2: {type(cause).__name__} '{cause.name}' raised "
+                f"{what_was_raised(error)}"
+            )
+            self._not_followed(holder, why)
         for holder in recording.holders:
             self._not_followed(holder, _HELD)
 
@@ -277,12 +288,6 @@ class Follow:
         for tensor in call.outputs:
             atoms.of_tensor[id(tensor)] = atoms.constant(tensor, reason)
 
-    def _settle_made(self, call: Call) -> None:
-        """Has the first reason of what makes an output be that, not a softmax in it."""
-        for place in list(self.atoms.places.values()):
-            if call.operation in place.layers and place.role == "makes":
-                self.atoms.settle(place.atoms, OUTPUT, first=True)
-
     def _entrance(
         self, model: keras.layers.Layer, given: Sequence[keras.KerasTensor]
     ) -> None:
@@ -305,11 +310,6 @@ class Follow:
             shape = getattr(layer, "target_shape", None)
             why = f"code holds its number, in a Reshape to {shape}"
             self.atoms.settle(atoms, why)
-
-    def _compared_in(self, recording: Recording) -> list[keras.KerasTensor]:
-        calls = [*recording.calls, *recording.composites]
-        named = [call for call in calls if call.operation.name in self._compared]
-        return [tensor for call in named for tensor in call.outputs]
 
 
 #: Regularizers to which each unit counts alone, and one of zeros not at all.
@@ -347,12 +347,3 @@ def _reads_activity(layer: Any) -> bool:
     """Returns whether a regularizer mixes what a layer makes."""
     regularizer = getattr(layer, "activity_regularizer", None)
     return regularizer is not None and not isinstance(regularizer, _SUMS)
-
-
-def why_opaque(holder: keras.layers.Layer, recording: Recording) -> str:
-    """Returns why it is not known what a layer does with those in it."""
-    cause, error = recording.opaque[holder]
-    return (
-        f"'{holder.name}', which holds it, cannot be called on a symbolic batch of 2: "
-        f"{type(cause).__name__} '{cause.name}' raised {what_was_raised(error)}"
-    )

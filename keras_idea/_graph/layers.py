@@ -193,10 +193,6 @@ def _dropped(atoms: Atoms, layer: Any, call: Call) -> Made:
     return made_by.each(atoms, layer, call)
 
 
-def _permuted(atoms: Atoms, layer: Any, call: Call) -> Made:
-    return atoms.of(call.inputs[0]).transpose(0, *layer.dims)
-
-
 def _all(names: str) -> list[type]:
     found = [
         getattr(layers, f"{name}{n}D", None)
@@ -227,7 +223,7 @@ RULES: dict[type, Rule] = {
     layers.Resizing: made_by.spatial,
     layers.Flatten: moves.reshaped,
     layers.Reshape: moves.reshaped,
-    layers.Permute: _permuted,
+    layers.Permute: moves.by(lambda array, dims: array.transpose(0, *dims), "dims"),
     layers.Concatenate: moves.concatenated,
 }
 #: Layers of KerasHub, by the name of their class, or the end of it.

@@ -129,8 +129,6 @@ def product(
         atoms.attended.append([array.ravel() for array in free])
     summed = [i for i, letter in enumerate(space) if letter not in made]
     lead = atoms.whole(lead, *summed)
-    for other in spread:
-        atoms.whole(other, *summed)
     names = [letter for letter in space if letter in made]
     kept = lead.reshape([lead.shape[space.index(letter)] for letter in names])
     return kept.transpose([names.index(letter) for letter in made])

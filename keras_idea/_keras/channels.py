@@ -209,14 +209,10 @@ def _renewed(
 
 def _resized(shape: Any, tensors: Any) -> Any:
     """A shape, or several, with the sizes of tensors where they were known."""
-    if isinstance(shape, (list, tuple)) and not isinstance(
-        tensors, (list, tuple, dict)
-    ):
-        given = getattr(tensors, "shape", None)
-        if given is None or len(given) != len(shape):
-            return shape
+    several, given = isinstance(shape, (list, tuple)), getattr(tensors, "shape", ())
+    if several and shape and len(given) == len(shape):
         return tuple(old and new for old, new in zip(shape, given, strict=True))
-    if isinstance(shape, (list, tuple)) and isinstance(tensors, (list, tuple)):
+    if several and isinstance(tensors, (list, tuple)):
         pairs = zip(shape, tensors, strict=False)
         return type(shape)(_resized(*pair) for pair in pairs)
     if isinstance(shape, dict) and isinstance(tensors, dict):

@@ -143,11 +143,11 @@ def record(
     seen: set[keras.layers.Layer] = set()
     todo, models = [layer], {layer}
     recorded = _recorded(recording, looked_into)
-    with keras.StatelessScope(), begun_as_zeros(layer.variables), recorded as entered:
+    with keras.StatelessScope(), begun_as_zeros(layer.variables), recorded:
         while todo:
             begun = todo.pop()
             _begin(begun, recording, training, begun in models)
-            if _calls_nothing(begun, recording, entered):
+            if _calls_nothing(begun, recording):
                 recording.opaque.pop(begun, None)
                 recording.holders.append(begun)
                 models.update(sublayers(begun))
@@ -178,14 +178,13 @@ def _all_fresh(structure: Any) -> Any:
     )
 
 
-def _calls_nothing(
-    layer: keras.layers.Layer, recording: Recording, entered: set[int]
-) -> bool:
+def _calls_nothing(layer: keras.layers.Layer, recording: Recording) -> bool:
     """Whether a layer's `call` is missing, or a stub: `return x`, for one."""
     if layer in recording.opaque:
         _, error = recording.opaque[layer]
         return not has_call(layer) or isinstance(error, NotImplementedError)
-    called = entered | {id(call.operation) for call in recording.calls}
+    calls = [*recording.calls, *recording.composites]
+    called = {id(call.operation) for call in calls}
     held = [part for part in all_layers(layer) if part is not layer]
     return bool(held) and called.isdisjoint(map(id, held))
 
@@ -293,11 +292,8 @@ def tensors_in(structure: Any) -> list[keras.KerasTensor]:
 @contextlib.contextmanager
 def _recorded(
     recording: Recording, looked_into: Callable[[keras.layers.Layer], bool]
-) -> Iterator[set[int]]:
-    """A scope in which symbolic calls are recorded, instead of noted in the layers.
-
-    Yields the `id`s of the layers that were looked into so far.
-    """
+) -> Iterator[None]:
+    """A scope in which symbolic calls are recorded, instead of noted in the layers."""
     entered: set[int] = set()
     own: list[set[int]] = []  # the variables of the operations under way
     named: dict[int, dict[str, Any]] = {}  # with the masks that Keras adds
@@ -396,7 +392,7 @@ def _recorded(
             instead_here(keras.layers.Layer, "add_loss", add_loss),
             instead_here(keras.StatelessScope, "get_current_value", get_current_value),
         ):
-            yield entered
+            yield
     finally:
         if as_array is not None:
             keras.KerasTensor.__jax_array__ = as_array
