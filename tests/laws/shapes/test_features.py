@@ -94,9 +94,3 @@ def test_a_config_that_cannot_say_it_is_named():
     with pytest.raises(ValueError, match="num_query_heads.*kv_groups"):
         ki.shrink(model, {"features": 0.5}, inputs_of(model))
     assert model.backbone.hidden_dim == 16
-
-
-def test_no_refit_with_features():
-    """It would fit layers to a model that is worse than the one without a refit."""
-    with pytest.raises(ValueError, match="Cut features in a call before"):
-        ki.shrink(vit(), BOTH, np.ones((4, 8)), refit=True)
