@@ -1,7 +1,6 @@
 """Why the layers of a model are pruned, or are not."""
 
 import dataclasses
-from collections.abc import Mapping
 
 import keras
 
@@ -110,7 +109,7 @@ def why_nothing(model: keras.layers.Layer, kind: KindName) -> str:
     return f"{said} See `keras_idea.explain(model)`."
 
 
-def some_of(left_out: Mapping[str, str]) -> str:
+def some_of(left_out: dict[str, str]) -> str:
     """Joins three of the reasons why layers are left out, each of its first layer."""
     first: dict[str, str] = {}
     for path, why in left_out.items():

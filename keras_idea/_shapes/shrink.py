@@ -101,9 +101,8 @@ def shrink(
             projections of attention, convolutions) to the wide layer's outputs on the
             data, by ridge least squares, layer after layer. Every fourth sample is held
             out to choose the ridge. The others need as many tokens, or places of
-            images, as a kernel keeps rows. Features, and blocks and heads with them,
-            are cut first and not fitted. A method made with `refit=True` does the
-            same. Defaults to False.
+            images, as a kernel keeps rows. Features are cut in a call of their own,
+            before. A method made with `refit=True` does the same. Defaults to False.
         target_parameters: int >= 1 or None. A budget in place of numbers in `targets`:
             the new model has at most so many parameters. Defaults to None.
         num_samples: int >= 1. The most samples to use. Defaults to 1024.
@@ -148,21 +147,16 @@ def shrink(
     needed = data is not None or refits or set(rest) - set(KINDS)
     samples = Samples(data, num_samples, batch_size) if needed else None
     refit_data = samples if refits else ranks_by.refit_data
-    first: Shape = {}
-    if refit_data is not None:
-        if FEATURES in rest:  # a layer is fitted on what it is given without them
-            together = {BLOCKS, FEATURES, KV_GROUPS} & set(rest)
-            first = {axis: rest.pop(axis) for axis in together}
-        if not set(rest) & set(KINDS):
-            raise ArgumentError(
-                "refit=True fits what reads neurons, channels, or heads that are cut "
-                f"without features. Received: targets={shape!r}. Remove `refit`."
-            )
+    if refit_data is not None and (FEATURES in rest or not set(rest) & set(KINDS)):
+        raise ArgumentError(
+            f"refit=True fits what reads {', '.join(map(repr, KINDS))} to a model that "
+            f"keeps its features. Received: targets={shape!r}. Cut features in a call "
+            "before, without `refit`."
+        )
     copy = narrowed(model, "shrink()")
-    for part, fit_on in ((first, None), (rest, refit_data)):
-        if getattr(model, "compiled", False):
-            compile_like(copy, model)
-        copy = _cut(copy, part, budget, samples, ranks_by, fit_on) if part else copy
+    if getattr(model, "compiled", False):
+        compile_like(copy, model)
+    copy = _cut(copy, rest, budget, samples, ranks_by, refit_data)
     if tokens is not None:  # last, because the data have the old ids
         copy = take_tokens(copy, tokens)
     if getattr(model, "compiled", False):

@@ -124,7 +124,7 @@ class NeuronPruner:
         The variables of the model are in sync.
         """
         if self.learner is not None:
-            self.learner.end()
+            self.learner.put_weights()
         for track in self.tracks:
             _release(track.ffn)
             if track.scheduled:

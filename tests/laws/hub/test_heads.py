@@ -22,10 +22,8 @@ HEADS = {"num_query_heads": 8, "num_key_value_heads": 4}
     ],
 )
 def test_heads_that_are_left_out(name, why):
-    heads = {"num_query_heads": 4, "num_key_value_heads": 2}
-    lm = tiny_lm(name, **(heads if name == "llama3" else {}))
-    assert not ki.find_groups(lm, ["kv_groups"])
-    assert why in why_nothing(lm, "kv_groups")
+    lm = tiny_lm(name, **(HEADS if name == "llama3" else {}))
+    assert not ki.find_groups(lm, ["kv_groups"]) and why in why_nothing(lm, "kv_groups")
 
 
 def test_layers_of_one_config_have_one_number():

@@ -94,16 +94,3 @@ def test_a_config_that_cannot_say_it_is_named():
     with pytest.raises(ValueError, match="num_query_heads.*kv_groups"):
         ki.shrink(model, {"features": 0.5}, inputs_of(model))
     assert model.backbone.hidden_dim == 16
-
-
-def test_a_refit_comes_after_the_features():
-    """One call does as two: neurons are fitted to what they are given without them."""
-    model, rng = vit(), np.random.default_rng(1)
-    x = rng.normal(size=(32, *model.input.shape[1:])).astype("float32")
-    small = ki.shrink(model, {"features": 0.5, "neurons": 0.5}, x, refit=True)
-    first = ki.shrink(model, {"features": 0.5}, x)
-    second = ki.shrink(first, {"neurons": 0.5}, x, refit=True)
-    for one, other in zip(small.variables, second.variables, strict=True):
-        np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
-    with pytest.raises(ValueError, match="heads that are cut without features"):
-        ki.shrink(model, BOTH, x, refit=True)
