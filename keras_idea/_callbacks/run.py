@@ -25,7 +25,7 @@ from keras_idea._keras.models import has_own_train_step
 from keras_idea._keras.optimizer_variables import apply_count, as_int, innermost
 from keras_idea._signals import held_back
 from keras_idea._step.algorithm import Track
-from keras_idea._step.pruner import NeuronPruner, end_pruning
+from keras_idea._step.pruner import NeuronPruner, end_pruning, pruner_of
 from keras_idea._step.replicas import scope_of
 from keras_idea._surgery.checks import check_compiled, check_trainable
 from keras_idea._surgery.narrow_in_place import narrow_whole
@@ -144,7 +144,7 @@ class PruningRun:
         optimizer, pruner = innermost(model.optimizer), self.pruner
         if pruner is None:
             return
-        if not pruner.attached:
+        if pruner_of(optimizer) is not pruner:
             raise PruningStopped(
                 f"Something ended the pruning of model '{model.name}'. Pass one "
                 "IdeaPruneCallback only, and do not compile the model during `fit`."
@@ -213,7 +213,7 @@ class PruningRun:
 
     def _rest(self, model: keras.Model) -> None:
         """Takes the pruner off; scores and masks stay."""
-        if self.pruner is not None and self.pruner.attached:
+        if self.pruner is not None:
             self.pruner.detach(model)
         self.pruner = None
 
