@@ -31,7 +31,7 @@ class _OfOneRun(LearningRateSchedule):
     end_learning_rate: float
     total_steps: int
     warmup_steps: int = 0
-    start_step: int = dataclasses.field(default=0, kw_only=True)
+    start_step = 0  # the last field of each class
 
     def __post_init__(self) -> None:
         peak = check_number("peak_learning_rate", self.peak_learning_rate)
@@ -96,6 +96,8 @@ class CosineDecay(_OfOneRun):
     Source: IDEA Prune (arXiv 2503.05920), the learning-rate equation.
     """
 
+    start_step: int = 0
+
     def after(self, xp: Any, t: Tensor) -> Tensor:
         """Returns the cosine."""
         amplitude = (self.peak_learning_rate - self.end_learning_rate) / 2
@@ -133,6 +135,7 @@ class WarmupStableDecay(_OfOneRun):
     """
 
     decay_steps: Any = None
+    start_step: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -5,7 +5,6 @@ docs/settings.md says on which models each value was measured.
 
 import dataclasses
 import math
-import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -17,7 +16,7 @@ from keras_idea._finding.find import find_groups
 from keras_idea._finding.targets import Targets, check_targets, target_widths
 from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import KINDS, NEURONS, KindName
-from keras_idea._validation import check_int
+from keras_idea._validation import check_int, check_size
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.rebuild import check_plain
 from keras_idea.methods.activation import Activation
@@ -323,16 +322,10 @@ def _checked(target: Any) -> tuple[str, Targets, Budget]:
     """Returns the argument of `IdeaPruneCallback` that a target is, and its values."""
     if isinstance(target, Mapping):
         return "targets", check_targets(None, target, 1, Budget()), Budget()
-    whole = isinstance(target, numbers.Integral) and not isinstance(target, bool)
-    if whole and target >= 1:
-        return "target_parameters", {NEURONS: None}, Budget(int(target))
-    if isinstance(target, numbers.Real) and 0 < float(target) < 1:
-        return "target_dim", {NEURONS: float(target)}, Budget()
-    raise ArgumentError(
-        "`target` must be a float in (0, 1) (the fraction of the neurons to keep), an "
-        "integer >= 1 (the most parameters), or a dict of targets such as "
-        f'{{"neurons": 1024}}. Received: target={target!r}.'
-    )
+    size = check_size("target", target)
+    if isinstance(size, int):
+        return "target_parameters", {NEURONS: None}, Budget(size)
+    return "target_dim", {NEURONS: size}, Budget()
 
 
 def on_devices() -> bool:

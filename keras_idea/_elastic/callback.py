@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_idea._callbacks import IdeaPruneCallback
+from keras_idea._callbacks.run import begin_with
 from keras_idea._elastic.reading import FirstNeurons, sliced
 from keras_idea._elastic.widths import (
     FULL,
@@ -19,7 +20,6 @@ from keras_idea._elastic.widths import (
     draw,
     neurons_at,
 )
-from keras_idea._finding.find import find_ffns, find_groups
 from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import NEURONS
 from keras_idea._keras.callbacks import (
@@ -29,13 +29,7 @@ from keras_idea._keras.callbacks import (
     warn_user,
     why_not_again,
 )
-from keras_idea._keras.layers import (
-    all_layers,
-    has_lost_parameters,
-    is_built,
-    retrack_parameters,
-    student_of,
-)
+from keras_idea._keras.layers import student_of
 from keras_idea._keras.models import (
     compilation,
     instead,
@@ -45,13 +39,8 @@ from keras_idea._keras.models import (
 from keras_idea._keras.optimizer_variables import StepCount, as_int, innermost
 from keras_idea._signals import held_back
 from keras_idea._step.algorithm import Track
-from keras_idea._step.pruner import NeuronPruner, end_pruning
-from keras_idea._step.replicas import scope_of
-from keras_idea._surgery.checks import (
-    check_compiled,
-    check_not_pruning,
-    check_trainable,
-)
+from keras_idea._step.pruner import NeuronPruner
+from keras_idea._surgery.checks import check_trainable
 from keras_idea._surgery.optimizer_state import (
     built_optimizer,
     check_carriable,
@@ -60,7 +49,6 @@ from keras_idea._surgery.optimizer_state import (
 from keras_idea._surgery.trial import try_groups
 from keras_idea._validation import check_choice, check_int
 from keras_idea.errors import ArgumentError
-from keras_idea.hub.rebuild import check_plain
 
 
 class ElasticCallback(keras.callbacks.Callback):
@@ -178,11 +166,9 @@ class ElasticCallback(keras.callbacks.Callback):
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Checks the model, and begins to measure the importance of its neurons."""
         model = self.model
-        check_compiled(model)
         left = owner_of_train_function(model)
         if isinstance(left, ElasticCallback):  # of a `fit` that an exception has ended
             left._end(model)
-        end_pruning(model, find_groups(model))
         self._plain = self._next = self._scorer = None
         #: counts: dict, the neurons of each FFN at each width, "full" among them.
         self._ffns, self._counts = _check_model(model, self.widths)
@@ -346,13 +332,7 @@ def _check_model(
 
     Raises if a step at a width would silently not be the step of the narrow model.
     """
-    check_plain(model)
-    if is_built(model) and not model.optimizer.built:
-        with scope_of(model):
-            model.optimizer.build(model.trainable_variables)
-    ffns = find_ffns(model)
-    if not ffns:
-        check_trainable(model, ffns, None, [NEURONS])  # says which
+    ffns = [group for group in begin_with(model) if group.kind == NEURONS]
     counts = {FULL: [ffn.hidden_dim for ffn in ffns]}
     for name, width in widths.items():
         counts[name] = neurons_at(f"widths[{name!r}]", width, ffns)
@@ -371,11 +351,8 @@ def _check_model(
                 'or name the other FFNs in `widths`, such as {"small": {"NAME": 0.5}}.'
             )
     check_trainable(model, ffns, None, [NEURONS])
-    check_not_pruning(model, "ElasticCallback")
     check_carriable(model.optimizer)
     try_groups(model, ffns)
-    if has_lost_parameters(model):
-        retrack_parameters(all_layers(model))
     return ffns, counts
 
 

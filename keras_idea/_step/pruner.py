@@ -61,12 +61,6 @@ class NeuronPruner:
         self._method = method or Method()
 
     @property
-    def attached(self) -> bool:
-        """bool, whether it is at work."""
-        held = [track.ffn.state.active_track for track in self.tracks]
-        return any(live is not None and live.pruner() is self for live in held)
-
-    @property
     def variables(self) -> list[keras.Variable]:
         """List of the variables that the optimizer holds for it."""
         pairs = [(track.scores, track.mask) for track in self.tracks]
@@ -121,8 +115,10 @@ class NeuronPruner:
     def detach(self, model: keras.Model) -> None:
         """Leaves scores and masks with the FFNs, and the optimizer as it was.
 
-        The variables of the model are in sync.
+        The variables of the model are in sync. Nothing happens if it is not at work.
         """
+        if pruner_of(self._optimizer) is not self:
+            return
         if self.learner is not None:
             self.learner.put_weights()
         for track in self.tracks:
