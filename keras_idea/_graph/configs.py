@@ -20,12 +20,11 @@ from keras_idea._graph.experiment import (
     name_of,
     sizes_of,
 )
-from keras_idea._graph.follow import followed, has_code
+from keras_idea._graph.follow import followed
 from keras_idea._groups.cut import Cut
 from keras_idea._groups.kinds import CHANNELS, Group
 from keras_idea._keras.around import layers_around
 from keras_idea._keras.callbacks import warn_user
-from keras_idea._keras.channels import tell_shapes
 from keras_idea._keras.layers import has_call, student_of, sublayers, walk
 from keras_idea._keras.models import Functional, made_of_tensors
 from keras_idea._keras.variables import shaped
@@ -101,16 +100,11 @@ def check_configs(
         hub_only: bool. Whether to leave out the configs of other classes.
     """
     units = [(ffn.hidden_dim, count) for ffn, count in targets]
-    narrow = [narrowing(ffn, np.arange(count)) for ffn, count in targets]
-    code = any(ffn.kind == CHANNELS for ffn, _ in targets) and has_code(model)
     held = [layer for ffn, _ in targets for layer in ffn.layers]
     for outer in (model, *layers_around(model, held)):
         with contextlib.ExitStack() as undo:
-            if code:  # once the shapes are as before
-                undo.callback(renew_known_shapes, model)
+            narrow = (narrowing(ffn, np.arange(count)) for ffn, count in targets)
             variables = undo.enter_context(as_if(narrow))
-            if code:
-                renew_known_shapes(model)
             stuck = set_configs(outer, variables, units, undo, hub_only)
             inside = list(_holders(outer, set(map(id, variables))))
         for backbone in filter(is_backbone, inside):
@@ -193,7 +187,7 @@ def numbers_for(
         ArgumentError: If no numbers do.
     """
     count, wanted = groups[0].hidden_dim, np.arange(units)
-    narrow = [(group, group.held_cuts(), wanted) for group in groups]
+    narrow = ((group, group.held_cuts(), wanted) for group in groups)
     with as_if(narrow) as variables:
         search = Search(layer, None, set(map(id, variables)), [(count, units)])
     if search.why:
@@ -229,7 +223,8 @@ def as_if(
     """A scope in which a model says that its groups have other numbers of units.
 
     The variables keep their values; those in `values`, by the `id` of a variable, are
-    cut. Yields the variables whose shapes are others.
+    cut. Yields the variables whose shapes are others. `narrowings` are made one by one,
+    because a cut moves the units of other groups along its axis.
     """
     with contextlib.ExitStack() as scopes:
         variables = []
@@ -247,11 +242,6 @@ def as_if(
                 variables.append(variable)
             group.set_hidden_dim(count)
         yield variables
-
-
-def renew_known_shapes(model: keras.layers.Layer) -> None:
-    """Has the layers of a model, and graphs, know what they are called on now."""
-    tell_shapes(student_of(model), followed(model))
 
 
 def _holders(layer: Any, changed: set[int]) -> Iterator[keras.layers.Layer]:

@@ -154,7 +154,7 @@ class _Trial:
         units = [(group.hidden_dim, kept.shape[-1]) for group, kept in cuts]
         try:
             with contextlib.ExitStack() as undo:
-                narrow = [narrowing(group, kept) for group, kept in cuts]
+                narrow = (narrowing(group, kept) for group, kept in cuts)
                 changed = undo.enter_context(as_if(narrow, values))
                 stuck = set_configs(self._model, changed, units, undo)
                 found = self._outputs(values)
