@@ -20,12 +20,11 @@ from keras_idea._graph.experiment import (
     name_of,
     sizes_of,
 )
-from keras_idea._graph.follow import followed, has_code
+from keras_idea._graph.follow import followed
 from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import CHANNELS, KV_GROUPS
 from keras_idea._keras.around import layers_around
 from keras_idea._keras.callbacks import warn_user
-from keras_idea._keras.channels import tell_shapes
 from keras_idea._keras.layers import has_call, student_of, sublayers, walk
 from keras_idea._keras.models import Functional, made_of_tensors
 from keras_idea._keras.variables import shaped
@@ -99,16 +98,11 @@ def check_configs(
         hub_only: bool. Whether to leave out the configs of other classes.
     """
     units = [(ffn.hidden_dim, count) for ffn, count in targets]
-    narrow = [(ffn, np.arange(count)) for ffn, count in targets]
-    code = any(ffn.kind == CHANNELS for ffn, _ in targets) and has_code(model)
     held = [layer for ffn, _ in targets for layer in ffn.layers]
     for outer in (model, *layers_around(model, held)):
         with contextlib.ExitStack() as undo:
-            if code:  # once the shapes are as before
-                undo.callback(renew_known_shapes, model)
+            narrow = [(ffn, np.arange(count)) for ffn, count in targets]
             variables = undo.enter_context(as_if(narrow))
-            if code:
-                renew_known_shapes(model)
             stuck = set_configs(outer, variables, units, undo, hub_only)
             inside = list(_holders(outer, set(map(id, variables))))
         for backbone in filter(is_backbone, inside):
@@ -231,6 +225,7 @@ def as_if(
             # Before the shapes, so that layers are told once those are as before.
             scopes.callback(group.tell)
             states = group.state.cuts() if group.holds_state else []
+            # A cut moves the units of groups along the same axis that come after it.
             for cut in [*group.held_cuts(), *states]:
                 variable, shape = cut.variable, cut.shape(count)
                 if values is not None:
@@ -241,11 +236,6 @@ def as_if(
                 variables.append(variable)
             group.tell()
         yield variables
-
-
-def renew_known_shapes(model: keras.layers.Layer) -> None:
-    """Has the layers of a model, and graphs, know what they are called on now."""
-    tell_shapes(student_of(model), followed(model))
 
 
 def _holders(layer: Any, changed: set[int]) -> Iterator[keras.layers.Layer]:

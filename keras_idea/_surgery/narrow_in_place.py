@@ -8,19 +8,17 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea._graph.configs import (
-    Stuck,
-    renew_known_shapes,
-    set_configs,
-    warn_of_stuck,
-)
+from keras_idea._graph.configs import Stuck, set_configs, warn_of_stuck
+from keras_idea._graph.follow import followed
 from keras_idea._graph.group import FFN
 from keras_idea._groups.cut import Cut
 from keras_idea._groups.kinds import CHANNELS, FEATURES
 from keras_idea._keras.around import layers_around
+from keras_idea._keras.channels import tell_shapes
 from keras_idea._keras.layers import (
     all_layers,
     retrack_parameters,
+    student_of,
     sublayers,
 )
 from keras_idea._keras.models import (
@@ -150,7 +148,7 @@ def narrow_whole(
             ffn.tell()
         undo.pop_all()  # all are narrow: nothing is put back
     if any(ffn.kind in (CHANNELS, FEATURES) for ffn in ffns):
-        renew_known_shapes(model)
+        tell_shapes(student_of(model), followed(model))
     refresh(model)
     held = [layer for ffn in ffns for layer in ffn.layers]
     for layer in layers_around(model, held):
