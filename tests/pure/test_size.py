@@ -13,8 +13,8 @@ from tests.support.seconds import BACKENDS, TABLE
 CPU_MINUTES = 16
 
 LIMITS = {
-    "keras_idea/_callbacks": 1_430,
-    "keras_idea/_elastic": 770,
+    "keras_idea/_callbacks": 1_390,
+    "keras_idea/_elastic": 690,
     "keras_idea/_finding": 1_070,
     "keras_idea/functional": 900,
     "keras_idea/_graph": 2_740,
@@ -29,7 +29,7 @@ LIMITS = {
     "keras_idea/_lm/runs": 2_350,
     "keras_idea/methods": 1_310,
     "keras_idea/_shapes": 870,
-    "keras_idea/_step": 650,
+    "keras_idea/_step": 645,
     "keras_idea/_surgery": 1_740,
     "tests/backend": 760,
     "tests/laws": 8_020,
