@@ -1,6 +1,6 @@
 """Learning rate schedules, by step."""
 
-import inspect
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -23,37 +23,34 @@ def _restored(given: Any) -> Any:
     return restore(given) if isinstance(given, dict) else given
 
 
+@dataclasses.dataclass(eq=False)
 class _OfOneRun(LearningRateSchedule):
     """A linear warm-up, then `after` it; in steps of one run."""
 
-    def __init__(
-        self,
-        peak_learning_rate: float,
-        end_learning_rate: float,
-        total_steps: int,
-        warmup_steps: int = 0,
-        start_step: int = 0,
-    ) -> None:
-        super().__init__()
-        peak = check_number("peak_learning_rate", peak_learning_rate)
-        end = check_number("end_learning_rate", end_learning_rate, maximum=peak)
+    peak_learning_rate: float
+    end_learning_rate: float
+    total_steps: int
+    warmup_steps: int = 0
+    start_step = 0  # the last field of each class
+
+    def __post_init__(self) -> None:
+        peak = check_number("peak_learning_rate", self.peak_learning_rate)
+        end = check_number("end_learning_rate", self.end_learning_rate, maximum=peak)
         self.peak_learning_rate, self.end_learning_rate = peak, end
-        self.total_steps = check_int("total_steps", total_steps, minimum=1)
-        self.warmup_steps = check_int("warmup_steps", warmup_steps, 0, total_steps)
-        self.start_step = check_int("start_step", start_step, minimum=0)
+        total = self.total_steps = check_int("total_steps", self.total_steps, minimum=1)
+        self.warmup_steps = check_int("warmup_steps", self.warmup_steps, 0, total)
+        self.start_step = check_int("start_step", self.start_step, minimum=0)
 
     def __call__(self, step: int | Tensor) -> Tensor:
         """Returns the learning rate at `t = step + start_step`; NumPy's for an int."""
-        # NumPy for a callback's int: eager tensors take as long as a small train step.
         xp: Any = np if isinstance(step, int) else ops
-        step = step if isinstance(step, int) else ops.cast(step, "int32")
         # In integers: float32 holds steps exactly only up to 2**24.
-        t = xp.minimum(step + self.start_step, self.total_steps)
+        t = step if xp is np else ops.cast(step, "int32")
+        t = xp.minimum(t + self.start_step, self.total_steps)
         rate = self.after(xp, t)
         if self.warmup_steps == 0:
             return rate
-        t = xp.multiply(t, 1.0)
-        rising = self.peak_learning_rate * t / self.warmup_steps
+        rising = self.peak_learning_rate * xp.multiply(t, 1.0) / self.warmup_steps
         return xp.where(t <= self.warmup_steps, rising, rate)
 
     def after(self, xp: Any, t: Tensor) -> Tensor:
@@ -62,11 +59,11 @@ class _OfOneRun(LearningRateSchedule):
 
     def get_config(self) -> dict[str, Any]:
         """Returns a dict of the constructor's arguments."""
-        names = inspect.signature(type(self)).parameters
-        return {name: getattr(self, name) for name in names}
+        return dataclasses.asdict(self)
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
+@dataclasses.dataclass(eq=False)
 class CosineDecay(_OfOneRun):
     r"""Linear warm-up, then one cosine over the whole run, as the paper prints it.
 
@@ -99,6 +96,8 @@ class CosineDecay(_OfOneRun):
     Source: IDEA Prune (arXiv 2503.05920), the learning-rate equation.
     """
 
+    start_step: int = 0
+
     def after(self, xp: Any, t: Tensor) -> Tensor:
         """Returns the cosine."""
         amplitude = (self.peak_learning_rate - self.end_learning_rate) / 2
@@ -109,6 +108,7 @@ class CosineDecay(_OfOneRun):
 
 
 @keras.saving.register_keras_serializable(package="keras_idea")
+@dataclasses.dataclass(eq=False)
 class WarmupStableDecay(_OfOneRun):
     r"""Linear warm-up, a constant rate, then a linear decay to the end rate.
 
@@ -134,21 +134,15 @@ class WarmupStableDecay(_OfOneRun):
     Source: MiniCPM (arXiv 2404.06395).
     """
 
-    def __init__(
-        self,
-        peak_learning_rate: float,
-        end_learning_rate: float,
-        total_steps: int,
-        warmup_steps: int = 0,
-        decay_steps: int | None = None,
-        start_step: int = 0,
-    ) -> None:
-        rates = peak_learning_rate, end_learning_rate
-        super().__init__(*rates, total_steps, warmup_steps, start_step)
-        longest = self.total_steps - self.warmup_steps
-        if decay_steps is None:
-            decay_steps = max(1, min(self.total_steps // 5, longest))
-        self.decay_steps = check_int("decay_steps", decay_steps, 1, max(longest, 1))
+    decay_steps: Any = None
+    start_step: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        longest = max(self.total_steps - self.warmup_steps, 1)
+        if self.decay_steps is None:
+            self.decay_steps = max(1, min(self.total_steps // 5, longest))
+        self.decay_steps = check_int("decay_steps", self.decay_steps, 1, longest)
 
     def after(self, xp: Any, t: Tensor) -> Tensor:
         """Returns the constant rate, then the decay."""

@@ -5,7 +5,6 @@ docs/settings.md says on which models each value was measured.
 
 import dataclasses
 import math
-import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -13,10 +12,11 @@ import keras
 from keras import ops
 
 from keras_idea._finding.budget import Budget, costs_of, plain_parameters
-from keras_idea._finding.find import FFN, find_groups
+from keras_idea._finding.find import find_groups
 from keras_idea._finding.targets import Targets, check_targets, target_widths
+from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import KINDS, NEURONS, KindName
-from keras_idea._validation import check_int
+from keras_idea._validation import check_int, check_size
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.rebuild import check_plain
 from keras_idea.methods.activation import Activation
@@ -74,6 +74,7 @@ _ROWS: tuple[tuple[str, str, Any, str], ...] = (
     ("weight", "many", 0.5, "measured: a teacher lowers the loss by 0.005"),
     ("weight", "few", 0.5, "measured: a teacher lowers the loss by 0.009 to 0.013"),
     ("weight", "very few", 0.5, "measured: perplexity 55.0 instead of 59.0"),
+    ("temperature", _TRAINED, 1.0, "measured: the only one that was tried"),
 )
 # Up to so many parameters, the peak learning rate.
 _PEAKS = (
@@ -179,7 +180,7 @@ def recommended(
     situation: Situation = "nothing"
     if trained:
         situation = "many" if tokens / wide >= _MANY else "few"
-        refits = all(g.weights.shown_by or g.kind != NEURONS for g in groups)
+        refits = all(g.shown_by or g.kind != NEURONS for g in groups)
         if tokens / wide < _FEW and refits:
             situation = "very few"
     row = {
@@ -187,8 +188,8 @@ def recommended(
         for setting, situations, value, reason in _ROWS
         if situation in situations.split(", ")
     }
-    rounding = _rounding(row["round_to"], targets, groups)
-    widths = target_widths(targets, budget, model, groups, rounding.value)
+    row["round_to"] = _rounding(row["round_to"], targets, groups)
+    widths = target_widths(targets, budget, model, groups, row["round_to"].value)
     costs = costs_of(model, groups)
     start, end = costs([g.full_dim for g in groups]), costs([n for _, n in widths])
     whole = any(units >= group.full_dim for group, units in widths)
@@ -209,65 +210,63 @@ def recommended(
     parameters = wide if trained else end.parameters
     rate = tokens / parameters
     stay = f"{end.parameters:,} of {start.parameters:,} parameters stay"
+    default = row.pop("target_dim")
     settings = {
+        **row,
         "parameters": Setting(wide, "of the model before pruning"),
         "tokens_per_parameter": Setting(
             float(f"{rate:.3g}"), f"{tokens:,} tokens by {parameters:,} parameters"
         ),
-        name: row[name] if target is None else Setting(target, "your target"),
+        name: default if target is None else Setting(target, "your target"),
         "kept": Setting(kept, stay),
-        "round_to": rounding,
-        "method": row["method"],
         **_batches(tokens, row, situation),
     }
     steps, every = (settings[key].value for key in ("total_steps", "steps_per_epoch"))
-    share, begin = row["prune_steps"], row.get("begin_step")
-    if begin is None:
-        first = _up_to(rate, _WIDE)
-        epochs = max(1, round(first.value * steps / every))
-        begin = Setting(epochs * every, first.reason)
+    if not trained:
+        share, why = _up_to(rate, _WIDE)
+        settings["begin_step"] = Setting(
+            max(1, round(share * steps / every)) * every, why
+        )
+
+    def part(name: str, of: int) -> Setting:
+        return Setting(max(1, round(row[name].value * of)), row[name].reason)
+
     peak = _up_to(parameters, _PEAKS if trained else _PEAKS_FROM_NOTHING)
-    prune = max(1, round(share.value * (steps - begin.value)))
-    warm, last = row["warmup_steps"], row["end_learning_rate"]
-    least = float(f"{last.value * peak.value:.3g}")
+    share, why = row["end_learning_rate"]
     settings |= {
-        "begin_step": begin,
-        "prune_steps": Setting(prune, share.reason),
+        "prune_steps": part("prune_steps", steps - settings["begin_step"].value),
+        "warmup_steps": part("warmup_steps", steps),
         "peak_learning_rate": peak,
-        "end_learning_rate": Setting(least, last.reason),
-        "warmup_steps": Setting(max(1, round(warm.value * steps)), warm.reason),
+        "end_learning_rate": Setting(float(f"{share * peak.value:.3g}"), why),
     }
-    if trained:
-        settings["weight"] = row["weight"]
-        settings["temperature"] = Setting(1.0, "measured: the only one that was tried")
-        if parameters >= LARGE:
-            why = "estimate: the teacher's 64 likeliest tokens save memory"
-            settings["top_k"] = Setting(64, why)
+    if trained and parameters >= LARGE:
+        why = "estimate: the teacher's 64 likeliest tokens save memory"
+        settings["top_k"] = Setting(64, why)
+    found = {key: setting.value for key, setting in settings.items()}
     shrink = None
     if situation == "very few":
-        settings["by_weights"] = by_weights = row["by_weights"]
-        both = 2 * max(n for _, n in widths)
-        windows = -(-max(16_384, both) // settings["sequence_length"].value)
+        least = 2 * max(n for _, n in widths)
         why = "measured: 16,384 tokens"
-        if both > 16_384:
+        if least > 16_384:
             why = "estimate: two tokens for each neuron that stays"
+        windows = -(-max(16_384, least) // found["sequence_length"])
         settings["refit_windows"] = Setting(windows, why)
-        method = Activation(by_weights=by_weights.value)
+        method = Activation(by_weights=found["by_weights"])
         shrink = {"targets": dict(kept), "method": method, "refit": True}
         shrink["num_samples"] = windows
 
-    def values(names: str) -> dict[str, Any]:
-        return {n: settings[n].value for n in names.split() if n in settings}
+    def arguments(names: str) -> dict[str, Any]:
+        return {name: found[name] for name in names.split() if name in found}
 
-    pruning = "begin_step prune_steps method round_to"
+    pruning = f"{name} begin_step prune_steps method round_to"
     rates = "peak_learning_rate end_learning_rate total_steps warmup_steps"
     return Recommended(
         situation,
         settings,
         shrink,
-        values(f"{name} {pruning}") if shrink is None else None,
-        values(rates),
-        values("temperature weight top_k") or None,
+        arguments(pruning) if shrink is None else None,
+        arguments(rates),
+        arguments("temperature weight top_k") or None,
     )
 
 
@@ -323,16 +322,10 @@ def _checked(target: Any) -> tuple[str, Targets, Budget]:
     """Returns the argument of `IdeaPruneCallback` that a target is, and its values."""
     if isinstance(target, Mapping):
         return "targets", check_targets(None, target, 1, Budget()), Budget()
-    whole = isinstance(target, numbers.Integral) and not isinstance(target, bool)
-    if whole and target >= 1:
-        return "target_parameters", {NEURONS: None}, Budget(int(target))
-    if isinstance(target, numbers.Real) and 0 < float(target) < 1:
-        return "target_dim", {NEURONS: float(target)}, Budget()
-    raise ArgumentError(
-        "`target` must be a float in (0, 1) (the fraction of the neurons to keep), an "
-        "integer >= 1 (the most parameters), or a dict of targets such as "
-        f'{{"neurons": 1024}}. Received: target={target!r}.'
-    )
+    size = check_size("target", target)
+    if isinstance(size, int):
+        return "target_parameters", {NEURONS: None}, Budget(size)
+    return "target_dim", {NEURONS: size}, Budget()
 
 
 def on_devices() -> bool:

@@ -56,6 +56,19 @@ def check_number(
     )
 
 
+def check_size(name: str, value: Any) -> int | float:
+    """Returns a number of units as an `int`, or a fraction of them as a `float`."""
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        if int(value) >= 1:
+            return int(value)
+    elif isinstance(value, numbers.Real) and 0 < float(value) < 1:
+        return float(value)
+    raise ArgumentError(
+        f"`{name}` must be an integer >= 1, a number, or a float in (0, 1), a "
+        f"fraction. Received: {name}={value!r}."
+    )
+
+
 def check_choice(name: str, value: T, choices: Sequence[object]) -> T:
     """Returns `value` if it is one of `choices`, or raises an `ArgumentError`."""
     if value in choices:

@@ -81,10 +81,8 @@ FAULTS = (
     Fault(
         "a teacher counts in the budget",
         "_finding/budget.py",
-        "    weights = set(map(id, student_of(model).weights))\n"
-        "    plain = plain_variables(student_of(model))\n",
-        "    weights = set(map(id, model.weights))\n"
-        "    plain = plain_variables(model)\n",
+        "    student = student_of(model)\n    held",
+        "    student = model\n    held",
     ),
     Fault(
         "pruned rows are multiplied by zero",

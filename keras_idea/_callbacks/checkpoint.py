@@ -12,7 +12,6 @@ import pathlib
 import random
 import re
 import shutil
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,8 +22,9 @@ from safetensors.numpy import save_file
 
 from keras_idea import _processes as processes
 from keras_idea._files import TEMPORARY, check_folder, replacing
-from keras_idea._finding.find import FFN, find_groups
+from keras_idea._finding.find import find_groups
 from keras_idea._graph.configs import warn_of_stuck
+from keras_idea._graph.group import FFN
 from keras_idea._keras.callbacks import (
     is_stopping,
     kind_of,
@@ -111,8 +111,6 @@ class Checkpoint(keras.callbacks.Callback):
             self.identity = json.loads(json.dumps(dict(identity or {})))
         except (TypeError, ValueError) as error:
             raise ArgumentError("`identity` must be a dict for JSON.") from error
-        # What must be the same when a run resumes.
-        self._same = {"identity": self.identity, "stateful": sorted(self.stateful)}
         #: dict, name of a log -> list of one number per epoch, of the whole run.
         self.history: dict[str, list[float]] = {}
         # The names of the checkpoints that this object has written or restored.
@@ -140,7 +138,7 @@ class Checkpoint(keras.callbacks.Callback):
         if saved is None:
             return 0
         facts = saved.facts
-        for name, value in self._same.items():
+        for name, value in self._same(model).items():
             if facts[name] != value:
                 raise CheckpointError(
                     f"The checkpoints in {str(self.folder)!r} are of another run: "
@@ -163,10 +161,7 @@ class Checkpoint(keras.callbacks.Callback):
         saved, self._saved = self._saved, None
         if saved is None:
             return
-        memories = saved.facts["callbacks"]
-        before, now = (
-            [label for label, _ in found] for found in (memories, companions)
-        )
+        before, now = saved.facts["callbacks"], [label for label, _ in companions]
         if before != now:
             warn_user(
                 f"The checkpoint holds the state of the callbacks {before}, and `fit` "
@@ -174,9 +169,7 @@ class Checkpoint(keras.callbacks.Callback):
             )
             return
         for i, (_, callback) in enumerate(companions):
-            weights = list(saved.arrays(f"callbacks/{i}/").values()) or None
-            further = {"best_weights": weights, "stopped_epoch": 0}
-            remember(callback, {**memories[i][1], **further})
+            remember(callback, saved.arrays(f"callbacks/{i}/"))
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Restores the generators: a loader draws the order of batches from them."""
@@ -230,18 +223,28 @@ class Checkpoint(keras.callbacks.Callback):
             return
         self._save(model, done)
 
+    def _same(self, model: keras.Model) -> dict[str, Any]:
+        """What must be the same when a run resumes."""
+        optimizer = getattr(model, "optimizer", None)
+        found = [] if optimizer is None else parts(optimizer)
+        return {
+            "identity": self.identity,
+            "stateful": sorted(self.stateful),
+            "optimizer": [type(part).__name__ for part in found],
+            "gradient_accumulation_steps": [
+                part.gradient_accumulation_steps or 1 for part in found
+            ],
+        }
+
     def _save(self, model: keras.Model, done: int) -> None:
         self._random = random_state()
-        model_facts, arrays = model_state(model)
+        widths, arrays = model_state(model)
         further = {"random": self._random}
         for name, holder in self.stateful.items():
             further[f"stateful/{name}"] = holder.get_state()
-        memories = []
-        for i, (label, callback) in enumerate(self._companions()):
-            state = memory(callback)
-            weights: Any = state.pop("best_weights", None) or []
-            further[f"callbacks/{i}"] = {f"{j:05d}": a for j, a in enumerate(weights)}
-            memories.append([label, state])
+        companions = self._companions()
+        for i, (_, callback) in enumerate(companions):
+            further[f"callbacks/{i}"] = memory(callback)
         for place, found in further.items():
             for name, array in found.items():
                 arrays[f"{place}/{name}"] = np.asarray(array, order="C")
@@ -249,9 +252,9 @@ class Checkpoint(keras.callbacks.Callback):
             "epochs": done,
             "step": as_int(model.optimizer.iterations),
             "history": self.history,
-            "callbacks": memories,
-            **model_facts,
-            **self._same,
+            "callbacks": [label for label, _ in companions],
+            "widths": widths,
+            **self._same(model),
         }
 
         def save() -> str:
@@ -276,11 +279,6 @@ class Checkpoint(keras.callbacks.Callback):
         found, behind, stateful = [], False, set(map(id, self.stateful.values()))
         for peer in peers(self):
             kind = kind_of(peer)
-            if isinstance(peer, keras.callbacks.BackupAndRestore):
-                raise ArgumentError(
-                    "`Checkpoint` and BackupAndRestore would both restore the model. "
-                    "Leave BackupAndRestore out."
-                )
             if behind and (kind or id(peer) in stateful):
                 raise ArgumentError(
                     f"`Checkpoint` saves the state of {type(peer).__name__}, which "
@@ -318,16 +316,16 @@ def set_random_state(state: Mapping[str, np.ndarray]) -> None:
     np.random.set_state(of_numpy)
     for i, generator in enumerate(_torch_generators()):
         if f"torch_{i}" in state:
-            saved = sys.modules["torch"].from_numpy(state[f"torch_{i}"].copy())
-            generator.set_state(saved)
+            saved = keras.ops.convert_to_tensor(state[f"torch_{i}"], "uint8")
+            generator.set_state(saved.cpu())
 
 
 def _torch_generators() -> list[Any]:
     """Torch's generators: of the CPU and of each GPU; none on other backends."""
     if keras.backend.backend() != "torch":
         return []
-    # Not imported: the package names no backend, and Keras has loaded this one.
-    torch = sys.modules["torch"]
+    import torch
+
     return [torch.default_generator, *torch.cuda.default_generators]
 
 
@@ -388,7 +386,7 @@ def write(
     """
     number = max((int(n.split("-")[1]) for n in saved_names(folder)), default=0) + 1
     name = f"checkpoint-{number:06d}-step-{facts['step']:08d}.safetensors"
-    header = {_FACTS: json.dumps(facts, default=float)}  # a callback's best is a tensor
+    header = {_FACTS: json.dumps(facts)}
     with replacing(folder / name) as temporary:
         try:
             save_file(arrays, temporary, header)
@@ -400,7 +398,7 @@ def write(
 
 
 def model_state(model: keras.Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Returns the facts and the arrays that put a model back into its present state.
+    """Returns the widths and the arrays that put a model into its present state.
 
     Of several processes all must call it, and the first gets the arrays.
     """
@@ -414,7 +412,7 @@ def model_state(model: keras.Model) -> tuple[dict[str, Any], dict[str, np.ndarra
             array = keras.ops.convert_to_numpy(array)
             arrays[name] = np.asarray(array, order="C")
     widths = {name: [g.full_dim, g.hidden_dim] for name, g in groups.items()}
-    return {"optimizer": _optimizer_facts(model), "widths": widths}, arrays
+    return widths, arrays
 
 
 def restore_model(model: keras.Model, saved: Saved) -> None:
@@ -429,12 +427,6 @@ def restore_model(model: keras.Model, saved: Saved) -> None:
             f"Model '{model.name}' is not built. Call it once before `restore`."
         )
     optimizer = getattr(model, "optimizer", None)
-    before, now = saved.facts["optimizer"], _optimizer_facts(model)
-    if before != now:
-        raise CheckpointError(
-            f"{saved.path.name}: the optimizer's class and gradient_accumulation_steps "
-            f"were {before} and are {now}. Compile the model as it was."
-        )
     every = _groups(model)
     end_pruning(model, every.values())  # of a `fit` that an exception has ended
     widths = saved.facts["widths"]
@@ -463,11 +455,7 @@ def restore_model(model: keras.Model, saved: Saved) -> None:
 
 def _groups(model: keras.Model) -> dict[str, FFN]:
     """All groups of units, by kind and place among those of the kind."""
-    groups: dict[str, FFN] = {}
-    for group in find_groups(model):
-        place = sum(name.startswith(f"{group.kind}/") for name in groups)
-        groups[f"{group.kind}/{place:05d}"] = group
-    return groups
+    return {f"{group.kind}/{group.place:05d}": group for group in find_groups(model)}
 
 
 def _variables(
@@ -486,7 +474,7 @@ def _variables(
     }
     known = set(map(id, variables))
     for name, group in groups.items():
-        for variable in group.state.variables_of_neurons:
+        for variable in group.state.variables:
             if id(variable) not in known:
                 named[f"{name}/{variable.name}"] = variable
     if learner is not None:
@@ -495,13 +483,6 @@ def _variables(
         own = enumerate(own_variables(optimizer))
         named |= {f"optimizer/{place:05d}": variable for place, variable in own}
     return named
-
-
-def _optimizer_facts(model: keras.Model) -> list[list[Any]]:
-    """The classes of the optimizer and those it wraps, and the batches of a step."""
-    optimizer = getattr(model, "optimizer", None)
-    found = [] if optimizer is None else parts(optimizer)
-    return [[type(p).__name__, p.gradient_accumulation_steps or 1] for p in found]
 
 
 def _check_shapes(variables: Mapping[str, keras.Variable], saved: Saved) -> None:

@@ -3,7 +3,7 @@
 import functools
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -11,10 +11,10 @@ import numpy as np
 
 from keras_idea import _processes as processes
 from keras_idea._files import check_folder
-from keras_idea._finding.find import FFN, find_groups
-from keras_idea._groups.kinds import KINDS
+from keras_idea._finding.find import find_groups
+from keras_idea._graph.group import FFN
 from keras_idea._keras.optimizer_variables import StepCount, as_int
-from keras_idea._validation import check_int, plural, require
+from keras_idea._validation import check_int, require
 
 _CHARTS = {
     "loss": ["loss", "val_loss"],
@@ -28,9 +28,8 @@ _UNITS, _READINGS = 64, 320
 # Yellow (least important) over green to blue (most important); gray is pruned.
 _RAMP = ((255, 255, 217), (127, 205, 187), (29, 145, 192), (37, 52, 148))
 _PRUNED, _INK = (222, 226, 230), (31, 41, 51)
-# Pixels of the heat map: its width, the height of all bands, a line of text.
-_WIDTH, _HEIGHT, _LINE = 640, 480, 18
-_BANDS = 12
+# Pixels of the heat map: its width, of all bands at least, of a band, a line of text.
+_WIDTH, _HEIGHT, _BAND, _LINE = 640, 480, 8, 18
 _numbers = itertools.count()
 _needs = functools.partial(
     require, purpose="Logging to TensorBoard", extra="tensorboard"
@@ -49,9 +48,9 @@ class Monitor(keras.callbacks.Callback):
     - `width/NAME`: the active units of each group that is pruned.
     - `churn/NAME`: the units that entered or left the k most important ones since the
       last reading, where k is the width that pruning aims at; `churn/mean`.
-    - The image `neurons`: when units were active, with a band for each group, or for
-      each kind if there are more than 12 groups. Units that were pruned first are on
-      top. Blue is important, yellow is unimportant, gray is pruned.
+    - The image `neurons`: when units were active, with a band for each group. Units
+      that were pruned first are on top. Blue is important, yellow is unimportant, gray
+      is pruned.
 
     The step of every point is `optimizer.iterations`, also in a second `fit` and in a
     resumed run, which adds to the same folder. If the model has its own train step,
@@ -97,7 +96,7 @@ class Monitor(keras.callbacks.Callback):
         """Opens an event file that begins at the optimizer's step."""
         self.on_train_end()  # of a `fit` that an exception has ended
         start = as_int(self.model.optimizer.iterations)
-        self._start = self._point = self._reading = start
+        self._start = self._reading = start
         self._writer = _needs("tensorboardX").SummaryWriter(
             self.log_dir,
             purge_step=start + 1,  # hides what a killed run wrote later
@@ -118,16 +117,13 @@ class Monitor(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Writes the logs that have arrived, and reads the units when it is time."""
-        every = self.update_every
-        while (due := (self._point // every + 1) * every) in self._due:
-            self._point = due
-            self._write(due, self._due.pop(due))
+        self._write_due()
         step = self._count.after(batch)
         if step // self.neurons_every > self._reading // self.neurons_every:
             self._read(step)
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Keeps the logs of a point; Keras may call it from threads, in any order."""
+        """Keeps the logs of a point: Keras may call it from threads."""
         step = self._count.after(batch + 1)
         if step // self.update_every > self._count.after(batch) // self.update_every:
             self._due[step] = logs
@@ -135,14 +131,13 @@ class Monitor(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Writes the epoch's logs, such as those of a validation, and the heat map."""
         step = as_int(self.model.optimizer.iterations)
-        for point in sorted(self._due):
-            self._write(point, self._due[point])
-        self._due, self._point = {}, step
+        self._write_due()
         if step > self._reading:
             self._read(step)
         self._write(step, logs)
         if self._units:
-            image = heat_map(self._bands(), self._steps, self._start)
+            bands = {name: np.array(each.levels) for name, each in self._units.items()}
+            image = heat_map(bands, self._steps, self._start)
             self._writer.add_image("neurons", image, step, dataformats="HWC")
         self._writer.flush()
 
@@ -151,6 +146,10 @@ class Monitor(keras.callbacks.Callback):
         if self._writer is not None:
             self._writer.close()
         self._writer = None
+
+    def _write_due(self) -> None:
+        for step in sorted(self._due):
+            self._write(step, self._due.pop(step))
 
     def _write(self, step: int, values: dict | None) -> None:
         for tag, value in (values or {}).items():
@@ -162,33 +161,24 @@ class Monitor(keras.callbacks.Callback):
         self._reading = step
         groups = [g for g in find_groups(self.model) if g.held_state is not None]
         if not self._steps:
-            self._units = {group.name: _Units(group.kind) for group in groups}
+            self._units = {group.name: _Units() for group in groups}
         self._steps.append(step)
-        values: dict[str, float] = {f"width/{g.name}": g.width for g in groups}
-        known = [group for group in groups if group.name in self._units]
-        churns = {f"churn/{g.name}": self._units[g.name].read(g) for g in known}
-        churned = {tag: churn for tag, churn in churns.items() if churn is not None}
-        values |= churned
-        if churned:
-            values["churn/mean"] = float(np.mean(list(churned.values())))
+        values: dict[str, float] = {}
+        churns = []
+        for group in groups:
+            values[f"width/{group.name}"] = group.width
+            each = self._units.get(group.name)
+            churn = None if each is None else each.read(group)
+            if churn is not None:
+                values[f"churn/{group.name}"] = churn
+                churns.append(churn)
+        if churns:
+            values["churn/mean"] = float(np.mean(churns))
         self._write(step, values)
         if len(self._steps) > _READINGS:
             del self._steps[::2]
             for each in self._units.values():
                 del each.levels[::2]
-
-    def _bands(self) -> list[tuple[str, np.ndarray]]:
-        """Returns the title and the levels `(readings, units)` of each band."""
-        found = {name: np.array(each.levels) for name, each in self._units.items()}
-        if len(found) <= _BANDS:
-            return list(found.items())
-        bands = []
-        for name, kind in KINDS.items():
-            alike = [found[n] for n, each in self._units.items() if each.kind == name]
-            if alike:
-                title = f"{kind.units} of {plural(len(alike), kind.holder)}"
-                bands.append((title, np.concatenate(alike, axis=1)))
-        return bands
 
 
 class _Units:
@@ -198,61 +188,49 @@ class _Units:
     keep the places that they had before any narrowing.
     """
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self) -> None:
         self.levels: list[np.ndarray] = []
         self._top: np.ndarray | None = None
 
     def read(self, group: FFN) -> int | None:
-        """Notes the units of a group; returns the churn, if there is a ranking."""
+        """Notes the units of a group; returns the churn since the last reading."""
         mask = keras.ops.convert_to_numpy(group.mask)
         active = np.nan_to_num(group.by_original_index(mask)) > 0
         width, before = group.width, self._top
-        if width == group.hidden_dim < group.full_dim:  # nobody ranks them any more
-            levels = np.where(_some(active), self.levels[-1] if self.levels else 255, 0)
-            self.levels.append(levels.astype("uint8"))
-            return None
         importance = keras.ops.convert_to_numpy(group.importance())
         values = np.nan_to_num(group.by_original_index(importance), nan=-np.inf)
         order = np.argsort(-np.where(active, values, -np.inf), kind="stable")
         rank = np.argsort(order)  # 0: the most important
         levels = np.maximum(255 - 254 * rank // max(width - 1, 1), 1)
-        self.levels.append(_some(np.where(active, levels, 0)).astype("uint8"))
+        flat = np.where(active, levels, 0).astype("uint8").ravel()
+        some = np.linspace(0, flat.size - 1, min(_UNITS, flat.size)).astype(int)
+        self.levels.append(flat[some])
         self._top = rank < (group.state.target_dim or width)
         return None if before is None else int((self._top != before).sum())
 
 
-def _some(values: np.ndarray) -> np.ndarray:
-    """Returns the values of `_UNITS` units at most, evenly spaced."""
-    flat = values.ravel()
-    return flat[np.linspace(0, flat.size - 1, min(_UNITS, flat.size)).astype(int)]
-
-
 def heat_map(
-    bands: Sequence[tuple[str, np.ndarray]], steps: Sequence[int], start: int
+    bands: Mapping[str, np.ndarray], steps: Sequence[int], start: int
 ) -> np.ndarray:
     """Draws bands below one another, steps to the right: uint8 `(height, width, 3)`.
 
-    `bands` are pairs of a title and levels `(readings, units)`. In a band, units are
-    sorted by the reading at which they were pruned, then by their mean level.
+    `bands` are titles and levels `(readings, units)`. In a band, units are sorted by
+    the reading at which they were pruned, then by their mean level.
     """
     images, drawing = _needs("PIL.Image"), _needs("PIL.ImageDraw")
     places = np.linspace(0, 254, len(_RAMP))
     ramp = [np.interp(np.arange(255), places, color) for color in np.transpose(_RAMP)]
     colors = np.vstack([[_PRUNED], np.transpose(ramp)]).round().astype("uint8")
     columns = np.searchsorted(steps, np.linspace(start, steps[-1], _WIDTH))
-    rows = _HEIGHT // len(bands)
+    rows = max(_BAND, _HEIGHT // len(bands))
     parts: list[np.ndarray] = []
-    for title, levels in bands:
+    span = f"steps {start:,} to {steps[-1]:,}"
+    for title, levels in bands.items():
         gone = (levels == 0).argmax(axis=0) + len(levels) * (levels > 0).all(axis=0)
         order = np.lexsort((levels.mean(axis=0), gone))
         shown = order[np.linspace(0, len(order) - 1, rows).round().astype(int)]
         head = images.new("RGB", (_WIDTH, _LINE), "white")
         pen = drawing.Draw(head)
-        pen.text((1, _LINE // 2), title, _INK, anchor="lm", font_size=13)
-        if not parts:
-            right = f"steps {start:,} to {steps[-1]:,}"
-            at = (_WIDTH - 1, _LINE // 2)
-            pen.text(at, right, _INK, anchor="rm", font_size=13)
+        pen.text((1, _LINE // 2), f"{title}, {span}", _INK, anchor="lm", font_size=13)
         parts += [np.asarray(head), colors[levels[columns][:, shown].T]]
     return np.concatenate(parts)

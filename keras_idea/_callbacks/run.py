@@ -10,9 +10,10 @@ from keras import ops
 
 from keras_idea import _processes as processes
 from keras_idea._finding.budget import plain_parameters
-from keras_idea._finding.find import FFN, find_groups
-from keras_idea._finding.targets import budget_line, target_name, target_widths
+from keras_idea._finding.find import find_groups
+from keras_idea._finding.targets import budget_line, target_widths
 from keras_idea._graph.configs import check_configs
+from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import KINDS, NEURONS
 from keras_idea._keras.callbacks import peers, warn_user
 from keras_idea._keras.layers import (
@@ -25,12 +26,9 @@ from keras_idea._keras.models import has_own_train_step
 from keras_idea._keras.optimizer_variables import apply_count, as_int, innermost
 from keras_idea._signals import held_back
 from keras_idea._step.algorithm import Track
-from keras_idea._step.pruner import NeuronPruner, end_pruning
+from keras_idea._step.pruner import NeuronPruner, end_pruning, pruner_of
 from keras_idea._step.replicas import scope_of
-from keras_idea._surgery.checks import (
-    check_compiled,
-    check_trainable,
-)
+from keras_idea._surgery.checks import check_compiled, check_trainable
 from keras_idea._surgery.narrow_in_place import narrow_whole
 from keras_idea._surgery.optimizer_state import check_carriable
 from keras_idea._surgery.refit import (
@@ -147,7 +145,7 @@ class PruningRun:
         optimizer, pruner = innermost(model.optimizer), self.pruner
         if pruner is None:
             return
-        if not pruner.attached:
+        if pruner_of(optimizer) is not pruner:
             raise PruningStopped(
                 f"Something ended the pruning of model '{model.name}'. Pass one "
                 "IdeaPruneCallback only, and do not compile the model during `fit`."
@@ -216,7 +214,7 @@ class PruningRun:
 
     def _rest(self, model: keras.Model) -> None:
         """Takes the pruner off; scores and masks stay."""
-        if self.pruner is not None and self.pruner.attached:
+        if self.pruner is not None:
             self.pruner.detach(model)
         self.pruner = None
 
@@ -312,26 +310,18 @@ _RESTORING = (keras.callbacks.BackupAndRestore, keras.callbacks.SwapEMAWeights)
 
 
 def plan_targets(prune: Any, model: keras.Model) -> list[tuple[FFN, int]]:
-    """Returns the groups to prune, each with the units to keep; builds the optimizer.
+    """Returns the groups to prune, each with the units to keep.
 
     Rejects a model that cannot be pruned so.
     """
-    check_compiled(model)
     for peer in peers(prune):
         if isinstance(peer, _RESTORING):
             raise ArgumentError(
                 f"{type(peer).__name__} restores weights, so pruned units would become "
                 "active again. Use keras_idea.Checkpoint, or leave it out."
             )
-    if not model.optimizer.built:
-        with scope_of(model):
-            model.optimizer.build(model.trainable_variables)
-    found = find_groups(model)
-    end_pruning(model, found)  # of a fit that an exception has ended
+    found, budget = begin_with(model), prune.budget
     ffns = check_trainable(model, found, prune.groups, list(prune.targets))
-    if has_lost_parameters(model):
-        retrack_parameters(all_layers(model))
-    budget = prune.budget
     targets = target_widths(prune.targets, budget, model, ffns, prune.round_to)
     if budget and (prune.params or {}).get("verbose") and processes.is_first():
         print(budget_line(budget, model, targets))
@@ -346,9 +336,23 @@ def plan_targets(prune: Any, model: keras.Model) -> list[tuple[FFN, int]]:
     return targets
 
 
+def begin_with(model: keras.Model) -> list[FFN]:
+    """Returns the groups of a compiled model, in the state in which a `fit` begins."""
+    check_compiled(model)
+    if not model.optimizer.built:
+        with scope_of(model):
+            model.optimizer.build(model.trainable_variables)
+    found = find_groups(model)
+    end_pruning(model, found)  # of a fit that an exception has ended
+    if has_lost_parameters(model):
+        retrack_parameters(all_layers(model))
+    return found
+
+
 def _check_target(prune: Any, ffn: FFN, target: int) -> None:
     given, parts = prune.targets[ffn.kind], ffn.device_parts
-    name = f"{target_name(prune.targets, ffn.kind)}={given}"
+    alone = list(prune.targets) == [NEURONS]
+    name = f"{'target_dim' if alone else f'targets[{ffn.kind!r}]'}={given}"
     name = str(prune.budget) if given is None else name
     keeps = f"{name} keeps {target} {ffn.units} of {ffn.name}, which"
     if target > ffn.width:

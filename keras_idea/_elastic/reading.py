@@ -15,7 +15,8 @@ import numpy as np
 
 from keras_idea._elastic.widths import Width, check_width, neurons_at
 from keras_idea._finding.explain import why_nothing
-from keras_idea._finding.find import FFN, find_ffns
+from keras_idea._finding.find import find_ffns
+from keras_idea._graph.group import FFN
 from keras_idea._groups.cut import Cut
 from keras_idea._groups.kinds import NEURONS
 from keras_idea._keras.layers import is_built, sublayers, walk
@@ -133,12 +134,7 @@ def _blocks_that_read(
 
     They exist if a reader is not called: blocks of Gemma 4 multiply by its kernel.
     """
-    layers = {
-        id(layer)
-        for ffn in ffns
-        if not getattr(ffn.weights, "shown", True)
-        for layer in ffn.layers
-    }
+    layers = {id(layer) for ffn in ffns if not ffn.shown for layer in ffn.layers}
     blocks = [part for part in walk(model) if not isinstance(part, keras.Model)]
     found = [
         (part, [id(x) for x in sublayers(part) if id(x) in layers]) for part in blocks
@@ -188,7 +184,7 @@ def sliced(model: Model, width: Width) -> Model:
     width = check_width("width", width)
     check_plain(model)
     ffns = find_ffns(model)
-    if not ffns or not is_built(model) or not all(ffn.built for ffn in ffns):
+    if not ffns or not is_built(model):
         raise ArgumentError(
             f"Model '{model.name}' has no FFN whose neurons can be sliced, or is not "
             f"built. {why_nothing(model, NEURONS)}"

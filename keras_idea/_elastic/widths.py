@@ -1,15 +1,14 @@
 """Checks widths, counts the neurons of each, and draws the width of a step."""
 
 import math
-import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from keras_idea._finding.find import FFN
 from keras_idea._finding.targets import target_width
-from keras_idea._validation import check_choice
+from keras_idea._graph.group import FFN
+from keras_idea._validation import check_choice, check_size
 from keras_idea.errors import ArgumentError
 
 #: The name of the width at which all neurons compute.
@@ -24,25 +23,13 @@ Sample: TypeAlias = str | Mapping[str, float]
 def check_width(name: str, width: Any) -> Width:
     """Returns a width; `name` is the argument that holds it."""
     if not isinstance(width, Mapping):
-        return _check_size(name, width)
+        return check_size(name, width)
     if not width:
         raise ArgumentError(
             f"`{name}` must name at least one FFN. Give an int, a share, or a dict by "
             "the names that `ki.find_ffns` shows."
         )
-    return {ffn: _check_size(f"{name}[{ffn!r}]", n) for ffn, n in width.items()}
-
-
-def _check_size(name: str, size: Any) -> int | float:
-    if isinstance(size, numbers.Integral) and not isinstance(size, bool):
-        if int(size) >= 1:
-            return int(size)
-    elif isinstance(size, numbers.Real) and 0.0 < float(size) < 1.0:
-        return float(size)
-    raise ArgumentError(
-        f"`{name}` must be an int >= 1 (neurons of each FFN), or a float in (0, 1), "
-        f"the share of them. Received: {name}={size!r}."
-    )
+    return {ffn: check_size(f"{name}[{ffn!r}]", n) for ffn, n in width.items()}
 
 
 def check_widths(widths: Any) -> dict[str, Width]:

@@ -1,21 +1,21 @@
-"""Finds how wide a model may be within a limit of parameters or FLOPs."""
+"""What a model costs, and the most that it may cost: parameters or FLOPs."""
 
-import bisect
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import keras
 
-from keras_idea._finding.find import FFN
-from keras_idea._finding.work_count import uses_of_matrices
+from keras_idea._graph.find import graph_of
+from keras_idea._graph.group import FFN
 from keras_idea._groups.state import NeuronState
 from keras_idea._keras.layers import student_of, walk
 from keras_idea._validation import check_int
 from keras_idea.errors import ArgumentError
 
-T = TypeVar("T")
+# Where attentions keep the layer that makes queries: Keras's and KerasHub's by family.
+_QUERIES = ("query", "_query_dense", "query_dense", "q_proj", "query_projector")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,11 @@ class Costs:
 
     parameters: int
     flops: int
-    per: str = "token"
+    per: str
+
+    def __str__(self) -> str:
+        """The costs in words."""
+        return f"{self.parameters:,} parameters, {self.flops:,} FLOPs per {self.per}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,54 +47,29 @@ class Budget:
     flops: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value in self.arguments().items():
-            check_int(name, value, minimum=1)
-        if len(self.arguments()) > 1:
+        for name, value in self._limits.items():
+            check_int(f"target_{name}", value, minimum=1)
+        if len(self._limits) > 1:
             raise ArgumentError(
                 "Give one of `target_parameters` and `target_flops`: both say how "
                 "narrow to prune."
             )
 
+    @property
+    def _limits(self) -> dict[str, int]:
+        return {name: n for name, n in vars(self).items() if n is not None}
+
     def __bool__(self) -> bool:
         """Whether there is a limit."""
-        return bool(self.arguments())
+        return bool(self._limits)
 
     def __str__(self) -> str:
         """The limit, as it was given."""
-        return ", ".join(f"{name}={n:,}" for name, n in self.arguments().items())
-
-    def arguments(self) -> dict[str, int]:
-        """The arguments of `IdeaPruneCallback` that it was made of."""
-        values = {"target_parameters": self.parameters, "target_flops": self.flops}
-        return {name: value for name, value in values.items() if value is not None}
+        return ", ".join(f"target_{name}={n:,}" for name, n in self._limits.items())
 
     def allows(self, costs: Costs) -> bool:
         """Whether costs are within the limit."""
-        if self.parameters is not None:
-            return costs.parameters <= self.parameters
-        return self.flops is None or costs.flops <= self.flops
-
-    def format(self, costs: Costs) -> str:
-        """Costs in the unit of the limit."""
-        if self.flops is not None:
-            return f"{costs.flops:,} FLOPs per {costs.per}"
-        return f"{costs.parameters:,} parameters"
-
-    def most(self, sizes: Sequence[T], costs: Callable[[T], Costs], smallest: str) -> T:
-        """Returns the last of some sizes, of ascending costs, that the budget allows.
-
-        `smallest` describes the first one, for the error if even that is too large.
-        """
-        count = bisect.bisect_right(
-            sizes, False, key=lambda s: not self.allows(costs(s))
-        )
-        if not count:
-            raise ArgumentError(
-                f"{self} cannot be met by pruning. At the smallest {smallest}, the "
-                f"model still has {self.format(costs(sizes[0]))}. Raise the budget, or "
-                "begin with a model of fewer layers or features."
-            )
-        return sizes[count - 1]
+        return all(getattr(costs, name) <= n for name, n in self._limits.items())
 
 
 def plain_parameters(model: keras.Model) -> int:
@@ -98,21 +77,33 @@ def plain_parameters(model: keras.Model) -> int:
     return sum(math.prod(variable.shape) for variable in _plain_weights(model))
 
 
+def _plain_weights(model: keras.Model) -> list[keras.Variable]:
+    """Returns the weights of a model, of a `Distiller` those of its student."""
+    student = student_of(model)
+    held = [layer for layer in walk(student) if isinstance(layer, NeuronState)]
+    states = {id(variable) for layer in held for variable in layer.variables}
+    return [weight for weight in student.weights if id(weight) not in states]
+
+
 def costs_of(
     model: keras.Model, ffns: Sequence[FFN]
 ) -> Callable[[Sequence[int]], Costs]:
     """Returns a function of the FFNs' widths that gives the costs of the narrow model.
 
-    Of a `Distiller`, only the student counts.
+    Convolutions are used at each place of a sample, so in a model with some all
+    matrices are counted so, frozen ones too. Heights and widths that the model leaves
+    open count as `OPEN_SIZE`. Of a `Distiller`, only the student counts.
     """
     wide = {id(variable): tuple(variable.shape) for variable in _plain_weights(model)}
-    uses, per = uses_of_matrices(student_of(model))
-    cuts = [(place, cut) for place, ffn in enumerate(ffns) for cut in ffn.held_cuts()]
+    places = graph_of(student_of(model)).uses
+    uses = dict.fromkeys(map(id, matrices(student_of(model))), 1) | places
+    per = "sample" if places else "token"
 
     def costs(widths: Sequence[int]) -> Costs:
         shapes: dict[int, Any] = {key: list(shape) for key, shape in wide.items()}
-        for place, cut in cuts:  # a kernel between two FFNs has two cuts
-            shapes[id(cut.variable)][cut.axis] -= cut.lost(widths[place])
+        for ffn, width in zip(ffns, widths, strict=True):
+            for cut in ffn.held_cuts():  # a kernel between two FFNs has two cuts
+                shapes[id(cut.variable)][cut.axis] -= cut.lost(width)
         counts = {key: math.prod(shape) for key, shape in shapes.items()}
         products = sum(count * uses.get(key, 0) for key, count in counts.items())
         return Costs(sum(counts.values()), 2 * products, per)
@@ -120,24 +111,37 @@ def costs_of(
     return costs
 
 
-def check_round_to(round_to: int, widest: int) -> None:
-    """Raises if no multiple of `round_to` is within the widest FFN."""
-    if round_to > widest:
-        raise ArgumentError(
-            f"No multiple of `round_to` is within the FFN width of {widest}. "
-            f"Received: round_to={round_to}. Lower `round_to`."
-        )
+def matrices(model: keras.Model) -> list[keras.Variable]:
+    """Returns the trainable weights that every token is multiplied by.
+
+    Embeddings are among them only if they are the logits' matrix too; of positions none
+    is. Norms, biases of any rank and the pruning state are not.
+    """
+    logits = {
+        id(layer.embeddings)
+        for layer in walk(model)
+        if isinstance(layer, keras.layers.Embedding)
+        and layer.built
+        and getattr(layer, "tie_weights", False)
+    }
+    return [
+        variable
+        for variable in model.trainable_variables
+        if len(variable.shape) > 1
+        and not variable.name.endswith("bias")
+        and (variable.name != "embeddings" or id(variable) in logits)
+    ]
 
 
-def _plain_weights(model: keras.Model) -> list[keras.Variable]:
-    # Not seeds and the like.
-    weights = set(map(id, student_of(model).weights))
-    plain = plain_variables(student_of(model))
-    return [variable for variable in plain if id(variable) in weights]
+def multiply_adds(model: keras.Model, length: int) -> int:
+    """Counts the multiply-adds of a token in a forward pass: all products of matrices.
 
-
-def plain_variables(model: keras.layers.Layer) -> list[keras.Variable]:
-    """The variables of a model, without scores and masks."""
-    held = [layer.variables for layer in walk(model) if isinstance(layer, NeuronState)]
-    states = {id(variable) for variables in held for variable in variables}
-    return [variable for variable in model.variables if id(variable) not in states]
+    In attention, each token meets every position of its sequence twice, masked or not.
+    """
+    held = [getattr(layer, name, None) for layer in walk(model) for name in _QUERIES]
+    features = 0
+    for query in {id(layer): layer for layer in held}.values():
+        shape = getattr(query, "partial_output_shape", [getattr(query, "units", 0)])
+        features += math.prod(filter(None, shape)) if any(shape) else 0
+    weights = sum(math.prod(variable.shape) for variable in matrices(model))
+    return weights + 2 * length * features

@@ -4,18 +4,14 @@ import dataclasses
 
 import keras
 
-from keras_idea._finding.find import counted, find_groups, why_not_ours
+from keras_idea._finding.find import counted, find_groups
 from keras_idea._graph.layers import slides
-from keras_idea._groups.kinds import CHANNELS, KINDS, KV_GROUPS, NEURONS, KindName
+from keras_idea._graph.stated import why_not_ours
+from keras_idea._groups.kinds import KINDS, KV_GROUPS, NEURONS, KindName
 from keras_idea._keras.attention import projections_of
-from keras_idea._keras.channels import dense_of
-from keras_idea._keras.layers import student_of, walk
+from keras_idea._keras.layers import walk
 from keras_idea._layers.ffn import FFNLayer
 from keras_idea._validation import plural
-
-_UNBUILT = (
-    "Build it, or call it on data, first (or the models in it, if it has no `call`)."
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,25 +26,18 @@ class Explanation:
         left_out: dict. Maps the path of a layer to the reason why what it makes stays:
             the outputs of a Dense or EinsumDense layer, the heads of an attention
             layer, the channels of a convolution.
-        readers: dict. Maps the path of a layer in `left_out` that reads neurons which
-            can be pruned to the name of their FFN.
-        nothing: str. What to say if there is none of these.
+        readers: dict. Maps the path of a layer in `left_out` that reads units which
+            can be pruned to these, such as "the neurons of ffn_0".
     """
 
     groups: dict[KindName, dict[str, int]]
     left_out: dict[str, str]
-    readers: dict[str, str] = dataclasses.field(default_factory=dict)
-    nothing: str = ""
+    readers: dict[str, str]
 
     @property
     def taken(self) -> dict[str, int]:
         """Dict. Maps the name of an FFN to its number of neurons."""
-        return self.groups.get(NEURONS, {})
-
-    @property
-    def heads(self) -> dict[str, int]:
-        """Dict. Maps the name of an attention layer to its key/value heads."""
-        return self.groups.get(KV_GROUPS, {})
+        return self.groups[NEURONS]
 
     def __str__(self) -> str:
         """A table: one line per FFN, attention layer, and layer that is left out."""
@@ -57,15 +46,13 @@ class Explanation:
             for kind, counts in self.groups.items()
             for name, count in counts.items()
         ]
-        if not (rows or self.left_out):
-            return self.nothing
         for path, why in self.left_out.items():
             reads = self.readers.get(path)
-            kinds = [kind for kind, found in self.groups.items() if reads in found]
-            units = KINDS[kinds[0]].units if kinds else ""
-            but = f"reads the {units} of {reads}; its own outputs: " if reads else ""
-            rows.append((path, f"{but}no, {why}" if but else f"no: {why}"))
-        width = max((len(name) for name, _ in rows), default=0)
+            but = f"reads {reads}; its own outputs: no, {why}"
+            rows.append((path, but if reads else f"no: {why}"))
+        if not rows:
+            return _none(NEURONS)
+        width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:{width}}  {what}" for name, what in rows)
 
 
@@ -89,72 +76,54 @@ def explain(model: keras.layers.Layer) -> Explanation:
     >>> ki.explain(model).taken
     {'block_0/ffn_0': 8, 'block_1/ffn_1': 8}
     """
-    groups = find_groups(model)
+    numbers: dict[KindName, dict[str, int]] = {kind: {} for kind in KINDS}
     taken: set[str] = set()
     readers: dict[str, str] = {}
-    for group in groups:
-        weights = group.weights
-        heads = group.kind == KV_GROUPS
-        whole = heads or not getattr(weights, "shown", True)
-        layers = weights.layers if whole else weights.makers
-        taken |= {layer.path for layer in layers}
-        taken.add(group.layer.path)
-        if not heads:
-            readers |= {layer.path: group.name for layer in weights.readers}
-    numbers: dict[KindName, dict[str, int]] = {kind: {} for kind in KINDS}
-    for group in groups:
+    for group in find_groups(model):
         numbers[group.kind][group.name] = group.hidden_dim
+        whole = group.kind == KV_GROUPS or not group.shown
+        parts = group.layers if whole else group.makers
+        taken |= {layer.path for layer in (group.layer, *parts)}
+        reads = f"the {group.units} of {group.name}"
+        readers |= {layer.path: reads for layer in group.readers}
     every = _left_out(model)
     left_out = {
         path: why
         for path, why in every.items()
         if path not in taken and path.rpartition("/")[0] not in every
     }
-    return Explanation(
-        numbers,
-        left_out,
-        {path: name for path, name in readers.items() if path in left_out},
-        _nothing_in(model),
-    )
+    readers = {path: reads for path, reads in readers.items() if path in left_out}
+    return Explanation(numbers, left_out, readers)
 
 
 def why_nothing(model: keras.layers.Layer, kind: KindName) -> str:
-    """What to say of a model in which nothing of a kind can be pruned: why."""
-    nothing = _nothing_in(model) if kind == NEURONS else "It holds none that is known."
-    left_out = {
-        path: why
-        for path, why in _left_out(model).items()
-        if (path in _convolutions(model)) == (kind == CHANNELS)
-    }
-    if not left_out:
-        return f"{nothing} See `keras_idea.explain(model)`."
-    paths = list({why: path for path, why in reversed(left_out.items())}.values())[::-1]
-    shown = [*paths, *(path for path in left_out if path not in paths)][:3]
-    reasons = "; ".join(f"{path}: {left_out[path]}" for path in shown)
-    more = f"; and {len(left_out) - 3} more" if len(left_out) > 3 else ""
+    """Says why nothing of a kind can be pruned in a model."""
+    left_out = _left_out(model)
+    paths = {layer.path for layer in walk(model) if slides(layer)} & left_out.keys()
+    if kind == NEURONS:
+        paths = left_out.keys() - paths
+    elif kind == KV_GROUPS:
+        paths = {layer.path for layer in walk(model) if projections_of(layer)}
+    of_kind = {path: why for path, why in left_out.items() if path in paths}
+    said = f"Its {KINDS[kind].layers}: {some_of(of_kind)}." if of_kind else _none(kind)
+    return f"{said} See `keras_idea.explain(model)`."
+
+
+def some_of(left_out: dict[str, str]) -> str:
+    """Joins three of the reasons why layers are left out, each of its first layer."""
+    first: dict[str, str] = {}
+    for path, why in left_out.items():
+        first.setdefault(why, f"{path}: {why}")
+    shown = list(first.values())[:3]
+    more = len(left_out) - len(shown)
+    return "; ".join([*shown, f"and {more} more"] if more else shown)
+
+
+def _none(kind: KindName) -> str:
     return (
-        f"Its {KINDS[kind].layers}: {reasons}{more}. See `keras_idea.explain(model)`."
+        f"It holds no built {KINDS[kind].layers}. Build it, or call it on data, first "
+        "(or the models in it, if it has no `call`)."
     )
-
-
-def why_no_heads(model: keras.layers.Layer) -> dict[str, str]:
-    """By the path of an attention layer, why its heads cannot be pruned."""
-    paths = {layer.path for layer in walk(model) if projections_of(layer) is not None}
-    return {path: why for path, why in _left_out(model).items() if path in paths}
-
-
-def _convolutions(model: keras.layers.Layer) -> set[str]:
-    return {layer.path for layer in walk(model) if slides(layer)}
-
-
-def _nothing_in(model: keras.layers.Layer) -> str:
-    """What to say of a model without any built Dense or attention layer."""
-    if any(dense_of(layer) is not None for layer in walk(model)):
-        return f"It holds no built Dense layer. {_UNBUILT}"
-    what = "Dense, EinsumDense or attention layer, so nothing in it can be pruned."
-    if student_of(model).built:
-        return f"It holds no {what}"
-    return f"It is not built, and holds no Dense layer yet. {_UNBUILT}"
 
 
 def _left_out(model: keras.layers.Layer) -> dict[str, str]:

@@ -1,14 +1,15 @@
 """Checks pruning targets, and computes the width of each group from them."""
 
+import bisect
 import fractions
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import keras
 
-from keras_idea._finding.budget import Budget, check_round_to, costs_of
-from keras_idea._finding.find import FFN
+from keras_idea._finding.budget import Budget, costs_of
+from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import KINDS, NEURONS, KindName, are_kinds
 from keras_idea._validation import check_choice, check_int
 from keras_idea.errors import ArgumentError
@@ -41,35 +42,41 @@ def check_targets(
             )
         return dict.fromkeys(kinds)
     if targets is None:
-        return {NEURONS: _check_target("target_dim", target_dim, NEURONS, round_to)}
+        return {NEURONS: _check_size("target_dim", target_dim, round_to)}
+    return {**check_sizes(targets, list(KINDS), round_to)}
+
+
+def check_sizes(
+    targets: Any, axes: Collection[str], round_to: int = 1
+) -> dict[str, int | float]:
+    """Returns what stays of each axis, which must be a number or a fraction."""
     if not isinstance(targets, Mapping) or not targets:
         raise ArgumentError(
             '`targets` must be a dict such as {"neurons": 0.4, "kv_groups": 0.5}. '
             f"Received: targets={targets!r}."
         )
-    for kind in targets:
-        check_choice("targets", kind, tuple(KINDS))
+    for axis in targets:
+        check_choice("targets", axis, list(axes))
     return {
-        kind: _check_target(f"targets[{kind!r}]", value, kind, round_to)
-        for kind, value in targets.items()
+        axis: _check_size(f"targets[{axis!r}]", size, _step(axis, round_to))
+        for axis, size in targets.items()
     }
 
 
-def _check_target(name: str, target: Any, kind: KindName, round_to: int) -> int | float:
-    if isinstance(target, numbers.Integral) and not isinstance(target, bool):
-        target = check_int(name, target, minimum=1)
-        if KINDS[kind].rounded and target % round_to:
+def _check_size(name: str, size: Any, step: int) -> int | float:
+    if isinstance(size, numbers.Integral) and not isinstance(size, bool):
+        size = check_int(name, size, minimum=1)
+        if size % step:
             raise ArgumentError(
-                f"`{name}` must be a multiple of round_to={round_to}. "
-                f"Received: {name}={target}."
+                f"`{name}` must be a multiple of round_to={step}. "
+                f"Received: {name}={size}."
             )
-        return target
-    if isinstance(target, numbers.Real) and 0 < float(target) < 1:
-        return float(target)
-    units = f"{KINDS[kind].units} to keep in each {KINDS[kind].holder}"
+        return size
+    if isinstance(size, numbers.Real) and 0 < float(size) < 1:
+        return float(size)
     raise ArgumentError(
-        f"`{name}` must be an integer >= 1 ({units}) or a float in (0, 1) (the "
-        f"fraction to keep); or give a budget. Received: {name}={target!r}."
+        f"`{name}` must be an integer >= 1, how many to keep, or a float in (0, 1), "
+        f"the fraction to keep; or give a budget. Received: {name}={size!r}."
     )
 
 
@@ -77,18 +84,10 @@ def check_groups(groups: Any) -> Any:
     """Raises if `groups` is neither None nor a function of an `FFN` handle."""
     if groups is not None and not callable(groups):
         raise ArgumentError(
-            "`groups` must be a function of an FFN handle, or None. Received: "
-            f"groups={groups!r}. Give for example "
-            "groups=lambda ffn: ffn.name.startswith('decoder')."
+            "`groups` must be None or a function of an FFN handle, such as "
+            f"`lambda ffn: 'decoder' in ffn.name`. Received: groups={groups!r}."
         )
     return groups
-
-
-def target_name(targets: Targets, kind: KindName) -> str:
-    """Returns the name of the argument that holds the target of a kind."""
-    if len(targets) > 1 or kind != NEURONS:
-        return f"targets[{kind!r}]"
-    return "target_dim"
 
 
 def target_width(target_dim: int | float, full_dim: int, round_to: int) -> int:
@@ -116,48 +115,51 @@ def target_widths(
     kinds too, each group keeps the same fraction, rounded to the nearest. Only kinds
     that are rounded are multiples of `round_to`.
     """
+    steps = [(ffn.full_dim, _step(ffn.kind, round_to)) for ffn in ffns]
     if not budget:
         return [
-            (ffn, target_width(target, ffn.full_dim, _step(ffn, round_to)))
-            for ffn in ffns
+            (ffn, target_width(target, full, step))
+            for ffn, (full, step) in zip(ffns, steps, strict=True)
             if (target := targets[ffn.kind]) is not None
         ]
-    costs = costs_of(model, ffns)
+    widest = max((full for full, step in steps if step == round_to), default=round_to)
+    if round_to > widest:
+        raise ArgumentError(
+            f"No multiple of `round_to` is within the FFN width of {widest}. "
+            f"Received: round_to={round_to}. Lower `round_to`."
+        )
+    sizes = _at_one_fraction(steps)
     if all(ffn.kind == NEURONS for ffn in ffns):
-
-        def least(width: int) -> list[int]:
-            return [min(width, ffn.full_dim) for ffn in ffns]
-
-        widest = max(ffn.full_dim for ffn in ffns)
-        check_round_to(round_to, widest)
-        widths_of_all = range(round_to, widest + 1, round_to)
-        smallest = f"width, {round_to}" + f" ({round_to=})" * (round_to > 1)
-        width = budget.most(widths_of_all, lambda w: costs(least(w)), smallest)
-        return list(zip(ffns, least(width), strict=True))
-    steps = [(ffn.full_dim, _step(ffn, round_to)) for ffn in ffns]
-    widths = budget.most(sizes_at_one_ratio(steps), costs, "size")
-    return list(zip(ffns, widths, strict=True))
-
-
-def _step(ffn: FFN, round_to: int) -> int:
-    return round_to if KINDS[ffn.kind].rounded else 1
+        widths = range(round_to, widest + 1, round_to)
+        sizes = [[min(width, ffn.full_dim) for ffn in ffns] for width in widths]
+    costs = costs_of(model, ffns)
+    count = bisect.bisect_right(
+        sizes, False, key=lambda size: not budget.allows(costs(size))
+    )
+    if not count:
+        raise ArgumentError(
+            f"{budget} cannot be met by pruning: the smallest model still has "
+            f"{costs(sizes[0])}. Raise the budget, lower `round_to`, or begin with a "
+            "model of fewer layers or features."
+        )
+    return list(zip(ffns, sizes[count - 1], strict=True))
 
 
-def sizes_at_one_ratio(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
+def _step(axis: str, round_to: int) -> int:
+    return round_to if axis in KINDS and KINDS[axis].rounded else 1
+
+
+def _at_one_fraction(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
     """Lists the sizes at which all layers keep the same fraction of their units.
 
     `steps` has a pair per layer: its units, and the multiple that it keeps. Ascending:
     one entry per fraction at which a layer, rounded to the nearest, keeps more.
 
     Example:
-    >>> sizes_at_one_ratio([(4, 1), (2, 1)])
+    >>> _at_one_fraction([(4, 1), (2, 1)])
     [[1, 1], [1, 1], [2, 1], [3, 1], [3, 2], [4, 2]]
     """
-    widest = max((full for full, step in steps if step > 1), default=None)
-    round_to = max(step for _, step in steps)
-    if widest is not None:
-        check_round_to(round_to, widest)
-    # A layer narrower than `round_to` keeps all.
+    # A layer narrower than its multiple keeps all.
     steps = [(full, min(step, full)) for full, step in steps]
     half = fractions.Fraction(1, 2)
     shares = {
@@ -180,13 +182,9 @@ def budget_line(
 ) -> str:
     """Returns a line for the console: what a budget allows."""
     costs = costs_of(model, [ffn for ffn, _ in targets])([n for _, n in targets])
-    stay = []
-    for name, kind in KINDS.items():
-        most = max((n for ffn, n in targets if ffn.kind == name), default=0)
-        received = f"at most {most} {kind.units} stay in each {kind.holder}"
-        stay += [received] if most else []
-    return (
-        f"{budget}: {', '.join(stay)}. The narrow model has "
-        f"{costs.parameters:,} parameters and takes {costs.flops:,} FLOPs per "
-        f"{costs.per}."
-    )
+    most: dict[str, int] = {}
+    for ffn, n in targets:
+        where = f"{ffn.units} stay in each {KINDS[ffn.kind].holder}"
+        most[where] = max(n, most.get(where, 0))
+    stay = ", ".join(f"at most {n} {where}" for where, n in most.items())
+    return f"{budget}: {stay}. The narrow model has {costs}."

@@ -9,16 +9,13 @@ reason. Atoms that are joined are one unit.
 import dataclasses
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
 
+from keras_idea._groups.cut import Role
 from keras_idea._keras.symbolic import Call
-
-#: What a variable does along an axis. "each": a kernel that acts on each unit alone;
-#: "own": other weights of each unit; "statistic": what is measured of each.
-Role = Literal["makes", "each", "reads", "own", "statistic"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

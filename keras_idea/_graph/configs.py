@@ -7,31 +7,32 @@ constructor would have set: it becomes what its config makes.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
 from keras_idea._graph.experiment import (
+    Made,
     Path,
     Search,
-    config_of,
     name_of,
-    numbers_in,
+    sizes_of,
 )
-from keras_idea._graph.follow import followed, has_code
-from keras_idea._groups.cut import Cut
-from keras_idea._groups.kinds import CHANNELS, Group
+from keras_idea._graph.follow import followed
+from keras_idea._graph.group import FFN
+from keras_idea._groups.kinds import CHANNELS, KV_GROUPS
 from keras_idea._keras.around import layers_around
 from keras_idea._keras.callbacks import warn_user
-from keras_idea._keras.channels import tell_shapes
 from keras_idea._keras.layers import has_call, student_of, sublayers, walk
 from keras_idea._keras.models import Functional, made_of_tensors
 from keras_idea._keras.variables import shaped
 from keras_idea._layers.ffn import FFNLayer
 from keras_idea._signals import held_back
+from keras_idea._typing import Tensor
 from keras_idea.errors import ArgumentError
+from keras_idea.hub.as_mistral import LLAMAS
 from keras_idea.hub.families import check_family, is_backbone, is_task
 
 
@@ -68,8 +69,8 @@ def set_configs(
     while todo:
         layer = todo.pop(0)
         search = Search(layer, calls.get(layer), changed, units)
-        if search.before.refused and not is_backbone(layer):
-            # Keras reports that itself when it saves or loads, at any width.
+        if not search.begun and not is_backbone(layer):
+            # No file of it could be loaded at any width; its parts follow alone.
             todo += [h for part in sublayers(layer) for h in _holders(part, changed)]
         elif search.why:
             stuck.append(Stuck(layer, search.why))
@@ -97,15 +98,11 @@ def check_configs(
         hub_only: bool. Whether to leave out the configs of other classes.
     """
     units = [(ffn.hidden_dim, count) for ffn, count in targets]
-    cuts = [
-        [*ffn.held_cuts(), *(ffn.state.cuts() if ffn.holds_state else [])]
-        for ffn, _ in targets
-    ]
     held = [layer for ffn, _ in targets for layer in ffn.layers]
     for outer in (model, *layers_around(model, held)):
         with contextlib.ExitStack() as undo:
-            groups = [(ffn.weights, count) for ffn, count in targets]
-            variables = undo.enter_context(as_if(model, groups, cuts))
+            narrow = [(ffn, np.arange(count)) for ffn, count in targets]
+            variables = undo.enter_context(as_if(narrow))
             stuck = set_configs(outer, variables, units, undo, hub_only)
             inside = list(_holders(outer, set(map(id, variables))))
         for backbone in filter(is_backbone, inside):
@@ -120,7 +117,7 @@ def check_configs(
         warn_of_stuck(stuck)
 
 
-def why_not_held(model: keras.layers.Layer, groups: Sequence[Group]) -> dict[int, str]:
+def why_not_held(model: keras.layers.Layer, groups: Sequence[FFN]) -> dict[int, str]:
     """Why the configs of KerasHub models in a model, or around it, hold no group.
 
     Asks each for twice as many units of all groups of a kind. No config has a number
@@ -151,7 +148,7 @@ def why_not_held(model: keras.layers.Layer, groups: Sequence[Group]) -> dict[int
 
 
 def _asked_for_twice(
-    backbone: keras.Model, groups: Sequence[Group]
+    backbone: keras.Model, groups: Sequence[FFN]
 ) -> tuple[str, set[int]]:
     """Why a config does not hold twice as many units, and what variables it does."""
     if groups[0].kind == CHANNELS:
@@ -159,44 +156,46 @@ def _asked_for_twice(
             "does not hold its number, so no preset could; prune "
             "keras_idea.as_functional(model)"
         ), set()
+    names = backbone.get_config()
+    if groups[0].kind == KV_GROUPS and not any("head_dim" in name for name in names):
+        llama = type(backbone).__name__ in LLAMAS
+        cure = "; `keras_idea.hub.as_mistral` makes one that can" if llama else ""
+        return f"cannot say how wide a head is{cure}", set()
     units = [(group.hidden_dim, 2 * group.hidden_dim) for group in groups]
-    double = [(group, 2 * group.hidden_dim) for group in groups]
-    with as_if(backbone, double) as variables:
-        search = Search(backbone, None, set(map(id, variables)), units)
+    now = Made(sizes_of(backbone))  # which spares making it
+    double = [(group, np.arange(2 * group.hidden_dim)) for group in groups]
+    with as_if(double) as variables:
+        changed = set(map(id, variables))
+        search = Search(backbone, None, changed, units, now)
+        if search.why:
+            search = Search(backbone, None, changed, units)
     if not search.begun:  # `check_configs` says why
-        return "", set(map(id, variables))
+        return "", changed
     return search.why or "does not hold its number", search.held
 
 
-def numbers_of(
-    layer: keras.layers.Layer, groups: Sequence[Group]
-) -> Callable[[int], dict[Path, int]]:
-    """Finds the numbers in a layer's config that say how many units groups have.
+def numbers_for(
+    layer: keras.layers.Layer, groups: Sequence[FFN], units: int
+) -> dict[Path, int]:
+    """Finds the numbers in a layer's config that make so many units of groups.
 
     Args:
         layer: keras.layers.Layer, made of its config when it was constructed.
         groups: list of groups in it, all with the same number of units.
+        units: int.
 
     Returns:
-        A function of the number of units: what to set in the config, for
-        `with_numbers`.
+        What to set in the config, for `with_numbers`.
 
     Raises:
         ArgumentError: If no numbers do.
     """
-    count = groups[0].hidden_dim
-    with as_if(layer, [(group, 2 * count) for group in groups]) as variables:
-        search = Search(layer, None, set(map(id, variables)), [(count, 2 * count)])
+    count, wanted = groups[0].hidden_dim, np.arange(units)
+    with as_if([(group, wanted) for group in groups]) as variables:
+        search = Search(layer, None, set(map(id, variables)), [(count, units)])
     if search.why:
         raise ArgumentError(f"The config of {type(layer).__name__} {search.why}.")
-    now = dict(numbers_in(config_of(layer)))
-    steps = {p: (n, n - (now[p] or n)) for p, n in search.changes.items()}
-
-    def numbers(units: int) -> dict[Path, int]:
-        more = units - 2 * count
-        return {p: n + step * more // count for p, (n, step) in steps.items()}
-
-    return numbers
+    return search.changes
 
 
 def warn_of_stuck(stuck: Iterable[Stuck]) -> None:
@@ -212,36 +211,31 @@ def warn_of_stuck(stuck: Iterable[Stuck]) -> None:
 
 @contextlib.contextmanager
 def as_if(
-    model: keras.layers.Layer,
-    targets: Sequence[tuple[Group, int]],
-    cuts: Sequence[Sequence[Cut]] | None = None,
+    narrow: Iterable[tuple[FFN, np.ndarray]], values: dict[int, Tensor] | None = None
 ) -> Iterator[list[keras.Variable]]:
-    """A scope in which a model says that groups have so many units; its values stay.
+    """A scope in which a model says that its groups have other numbers of units.
 
-    Yields the variables whose shapes are others. `cuts`: those of each group.
+    The variables keep their values; those in `values`, by the `id` of a variable, are
+    cut. Yields the variables whose shapes are others.
     """
     with contextlib.ExitStack() as scopes:
-        code = any(group.kind == CHANNELS for group, _ in targets) and has_code(model)
-        if code:
-            scopes.callback(_tell_shapes, model)
         variables = []
-        for place, (group, count) in enumerate(targets):
+        for group, kept in narrow:
+            count = kept.shape[-1]
             # Before the shapes, so that layers are told once those are as before.
-            scopes.callback(group.set_hidden_dim, group.hidden_dim)
-            for cut in cuts[place] if cuts else group.held_cuts():
-                shape = cut.shape(count)
+            scopes.callback(group.tell)
+            states = group.state.cuts() if group.holds_state else []
+            # A cut moves the units of groups along the same axis that come after it.
+            for cut in [*group.held_cuts(), *states]:
+                variable, shape = cut.variable, cut.shape(count)
+                if values is not None:
+                    values[id(variable)] = cut.take(kept, values[id(variable)])
                 if count <= cut.neurons:
-                    scopes.callback(cut.narrow_labels(np.arange(count)))
-                scopes.enter_context(shaped(cut.variable, shape))
-                variables.append(cut.variable)
-            group.set_hidden_dim(count)
-        if code:
-            _tell_shapes(model)
+                    scopes.callback(cut.narrow_labels(kept))
+                scopes.enter_context(shaped(variable, shape))
+                variables.append(variable)
+            group.tell()
         yield variables
-
-
-def _tell_shapes(model: keras.layers.Layer) -> None:
-    tell_shapes(student_of(model), followed(model))
 
 
 def _holders(layer: Any, changed: set[int]) -> Iterator[keras.layers.Layer]:

@@ -40,7 +40,6 @@ class Made:
         sizes: of its variables.
         settings: list of the type and the plain attributes of each layer in it.
         why: str, why its sizes are not known; "" if they are.
-        refused: bool, whether the class makes nothing of the config.
     """
 
     sizes: Sizes = dataclasses.field(default_factory=dict)
@@ -48,7 +47,6 @@ class Made:
         default_factory=list
     )
     why: str = ""
-    refused: bool = False
 
 
 # Class -> a config as text -> what it makes.
@@ -72,12 +70,13 @@ class Search:
         given: Given | None,
         changed: set[int],
         units: Iterable[tuple[int, int]],
+        before: Made | None = None,
     ) -> None:
         self._layer, self._given, self._units = layer, given, list(dict.fromkeys(units))
-        self._variables, self.wanted = layer.variables, _sizes(layer)
+        self._variables, self.wanted = layer.variables, sizes_of(layer)
         self.changes = dict[Path, int]()
         self._config = config_of(layer)
-        self.before = self.after = self._with({})
+        self.before = self.after = before or self._with({})
         same = [p for p in self.wanted if id(self._variables[p[0]]) not in changed]
         sizes, self.why = self.before.sizes, self.before.why
         if not self.why and (
@@ -111,6 +110,10 @@ class Search:
 
         `undo` gets what puts it back. Returns whether its config then makes the sizes.
         """
+        noted = getattr(self._layer, NOTED, None)
+        if noted is not None:  # of a model, Keras 3.15 notes only the defaults
+            undo.callback(setattr, noted, "config", noted.config)
+            noted.config = with_numbers(noted.config, self.changes)
         made = zip(self.before.settings, self.after.settings, strict=False)
         for part, ((kind, old), (_, new)) in zip(walk(self._layer), made, strict=False):
             if type(part) is kind:
@@ -141,7 +144,7 @@ class Search:
                 opened.append((path, number))
                 fixed += [self.wanted[place] for place in wrong]
             if right:
-                why = why or self._why_not(path, number, made)
+                why = why or self._why_not(path, number, made, wrong)
         # As a head's size, which a config may leave to be the features by the heads.
         unset = [path for path, n in numbers_in(self._config) if n is None]
         free = list(itertools.product(unset, dict.fromkeys(fixed)))
@@ -173,7 +176,8 @@ class Search:
                     likely = rank if value == old else 2
                     found[change] = min(likely, found.get(change, likely))
         # Heads may be as many as the features of one: "dim" and "size" come after.
-        order = sorted(found, key=lambda c: (found[c], _is_size(name_of(c[0]))))
+        sized = {c: any(w in name_of(c[0]) for w in ("dim", "size")) for c in found}
+        order = sorted(found, key=lambda change: (found[change], sized[change]))
         return [(change, found[change] < 2) for change in order]
 
     def _judge(self, made: Made) -> tuple[list, list]:
@@ -184,8 +188,8 @@ class Search:
         right = [place for place in moved if made.sizes[place] == self.wanted[place]]
         return right, [place for place in moved if place not in right]
 
-    def _why_not(self, path: Path, number: int, made: Made) -> str:
-        """Why one number, which moves some axes to their wanted sizes, does not do."""
+    def _why_not(self, path: Path, number: int, made: Made, wrong: list) -> str:
+        """Why one number, which also moves axes to wrong sizes, does not do."""
         needs = dict[Any, set[int]]()
         for variable, axis in _moved(self.after.sizes, made.sizes):
             alike = axis, _shape(self.after.sizes, variable)
@@ -196,18 +200,7 @@ class Search:
                     f"holds one {name_of(path)}, but its layers would need sizes of "
                     f"{' and '.join(map(str, sorted(sizes)))}: keep as many in each"
                 )
-        _, wrong = self._judge(made)
-        said = f"makes {self._shape(wrong[0][0], made)}, with {name_of(path)}={number}"
-        numbers = {p: n for p, n in numbers_in(self._config) if n is not None and n > 1}
-        old = numbers.pop(path)
-        for other, value in numbers.items():  # by the same share, as features and heads
-            if value * number % old:
-                continue
-            both = {path: number, other: value * number // old}
-            found = self._with(both).sizes
-            if all(found.get(place) == self.wanted[place] for place in wrong):
-                return f"{said} (it would need {name_of(other)}={both[other]} too)"
-        return said
+        return f"makes {self._shape(wrong[0][0], made)}, with {name_of(path)}={number}"
 
     def _shape(self, place: int, made: Made) -> str:
         wanted, found = _shape(self.wanted, place), _shape(made.sizes, place)
@@ -215,7 +208,7 @@ class Search:
 
 
 def _make(layer: Any, config: Any, given: Given | None) -> Made:
-    made = Made(why="cannot be read", refused=True)
+    made = Made(why="cannot be read")
     if config is None:
         return made
     # Values cost most, and few layers look at theirs when they are built.
@@ -224,7 +217,7 @@ def _make(layer: Any, config: Any, given: Given | None) -> Made:
             try:
                 new = type(layer).from_config(with_numbers(config, {}))
             except Exception as error:
-                made = Made(why=f"is refused by its class ({error})", refused=True)
+                made = Made(why=f"is refused by its class ({error})")
                 continue
             try:
                 if has_call(layer) and not is_backbone(layer):
@@ -233,7 +226,7 @@ def _make(layer: Any, config: Any, given: Given | None) -> Made:
                 made = Made(why=f"makes a layer that cannot be called ({error})")
                 continue
             settings = [(type(part), _settings(part)) for part in walk(new)]
-            return Made(_sizes(new), settings)
+            return Made(sizes_of(new), settings)
     return made
 
 
@@ -246,7 +239,8 @@ def config_of(layer: Any) -> Any:
     return None
 
 
-def _sizes(layer: keras.layers.Layer) -> Sizes:
+def sizes_of(layer: keras.layers.Layer) -> Sizes:
+    """The sizes of a layer's variables."""
     return {
         (place, axis): size
         for place, variable in enumerate(layer.variables)
@@ -270,15 +264,10 @@ def _set(part: Any, name: str, old: Any, new: Any, undo: contextlib.ExitStack) -
     if name == NOTED:
         held, name = vars(held[name]), "config"
     value = held[name]
-    if isinstance(value, dict):  # in place, because Keras tracks it
-        undo.callback(value.update, dict(value))
-        value.update({key: n for key, n in new.items() if old.get(key) != n})
-    elif isinstance(value, list):
-        undo.callback(value.__setitem__, slice(None), list(value))
-        value[:] = new
-    else:
-        undo.callback(held.__setitem__, name, value)
-        held[name] = new
+    if isinstance(new, dict):
+        new = {**value, **{key: n for key, n in new.items() if old.get(key) != n}}
+    undo.callback(held.__setitem__, name, value)
+    held[name] = new
 
 
 def _settings(layer: Any) -> dict[str, Any]:
@@ -289,8 +278,9 @@ def _settings(layer: Any) -> dict[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    kinds = (bool, int, float, str, type(None), np.generic)
-    return all(isinstance(leaf, kinds) for leaf in keras.tree.flatten(value))
+    if isinstance(value, (dict, list, tuple)):
+        return all(map(_is_plain, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, (bool, int, float, str, type(None), np.generic))
 
 
 def _text(config: Any) -> str | None:
@@ -330,10 +320,6 @@ def _together(
             for one in itertools.combinations(free, more):
                 if len(trial := dict([*some, *one])) == count + more:
                     yield trial
-
-
-def _is_size(name: str) -> bool:
-    return "dim" in name or "size" in name
 
 
 def name_of(path: Path) -> str:

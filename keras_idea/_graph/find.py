@@ -12,9 +12,10 @@ import numpy as np
 
 from keras_idea._graph.atoms import Role, noted, varies
 from keras_idea._graph.follow import OUTPUT, UNBUILT, Follow, followed, has_code
-from keras_idea._graph.group import Axes, Axis, Group, Sized
+from keras_idea._graph.group import FFN, Axes, Sized
 from keras_idea._graph.layers import embeds, slides, uses
-from keras_idea._groups.entries import Labels
+from keras_idea._graph.stated import stated_ffns
+from keras_idea._groups.cut import Axis
 from keras_idea._groups.kinds import CHANNELS, FEATURES, KV_GROUPS, NEURONS, KindName
 from keras_idea._keras.channels import dense_of, is_stock_layer
 from keras_idea._keras.layers import is_built, own_weights, student_of, walk
@@ -28,17 +29,27 @@ class Graph:
     """What was found in a model.
 
     Attributes:
-        groups: list of `Group`, of all kinds, in the model's order.
+        groups: list of `FFN`, of all kinds, in the model's order.
+        stated: list of `FFN` that are known without following the data.
         left_out: dict, path of a layer -> why what it makes stays.
         uses: dict, `id` of a kernel -> how often it is used for one sample; empty for
             a model without convolutions.
         whole: `Axes` of the model.
     """
 
-    groups: list[Group]
+    groups: list[FFN]
     left_out: dict[str, str]
     uses: dict[int, int]
     whole: Axes
+    stated: list[FFN] = dataclasses.field(default_factory=list)
+
+    @property
+    def are_current(self) -> bool:
+        """bool, whether all narrowing is known."""
+        return all(
+            axes.are_current
+            for axes in (self.whole, *(ffn.whole for ffn in self.stated))
+        )
 
 
 # What was found in a model, and of which layers it was.
@@ -54,8 +65,9 @@ def graph_of(model: keras.layers.Layer) -> Graph:
     present += [getattr(layer, "lora_enabled", None) for layer in layers]
     present += [getattr(layer, "quantization_mode", None) for layer in layers]
     known = _FOUND.get(model)
-    if known is None or known[0] != present or not known[1].whole.are_current:
-        known = _FOUND[model] = present, _graph_of(model, layers)
+    if known is None or known[0] != present or not known[1].are_current:
+        graph, stated = _graph_of(model, layers), stated_ffns(layers)
+        known = _FOUND[model] = present, dataclasses.replace(graph, stated=stated)
     return known[1]
 
 
@@ -64,9 +76,9 @@ def _graph_of(model: keras.layers.Layer, layers: list[keras.layers.Layer]) -> Gr
     makers = [part for part in built if dense_of(part) or slides(part)]
     if not is_built(student_of(model)):
         left_out = {layer.path: UNBUILT for layer in makers}
-        return Graph([], left_out, {}, Axes([], []))
+        return Graph([], left_out, {}, Axes([]))
     if not makers and not any(_has_matrix(layer) for layer in built):
-        return Graph([], {}, {}, Axes([], []))
+        return Graph([], {}, {}, Axes([]))
     recordings = [followed(model)]
     if has_code(model):
         recordings.append(followed(model, training=True))
@@ -130,13 +142,13 @@ class _Found:
         for key, p in self.places.items():
             held = holders.get(id(p.variable))
             layers = p.layers or ([held] if held is not None else [])
-            labels = Labels(self.root[p.atoms])
+            labels = self.root[p.atoms]
             self.axes[key] = Axis(p.variable, p.axis, p.role, layers, labels)
         self.whole = Axes(list(self.axes.values()), sized)
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[FFN]:
         """Returns the groups; notes why other units stay."""
-        groups: list[Group] = []
+        groups: list[FFN] = []
         taken: set[int] = set()  # owners: a group's state is known by its layer
         for keys, units in self._alike():
             ours, first = [self.axes[key] for key in keys], units[0]
@@ -249,11 +261,11 @@ class _Found:
 
     def _group(
         self, kind: KindName, axes: Sequence[Axis], units: np.ndarray, owner: Any
-    ) -> Group:
+    ) -> FFN:
         roles: tuple[Role, ...] = ("makes", "reads")
         ordered = [axis for role in roles for axis in self._sorted(kind, axes, role)]
         ordered += [axis for axis in axes if axis.role not in roles]
-        return Group(
+        return FFN(
             kind,
             axes if kind == CHANNELS else ordered,
             units,

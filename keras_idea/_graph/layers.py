@@ -13,7 +13,8 @@ from keras import layers
 
 from keras_idea._graph import moves
 from keras_idea._graph import operations as made_by
-from keras_idea._graph.atoms import Atoms, Made, Role, Rule, at_axis
+from keras_idea._graph.atoms import Atoms, Made, Rule, at_axis
+from keras_idea._groups.cut import Role
 from keras_idea._keras.channels import (
     DEPTHWISE,
     SEPARABLE,

@@ -1,46 +1,84 @@
-"""How a variable holds the neurons of an FFN: along which axis, in which order.
+"""Where units lie along an axis of a variable, and how narrowing slices it.
 
-Shapes: F neurons of an FFN, or of each of its E experts; D = input_dim. What there is
-of each neuron (a mask, indices of those that stay) has the shape `(F,)` or `(E, F)`.
-The heads of an attention lie in its weights likewise; what is said of neurons holds of
-its F groups of a key/value head with its query heads.
+Shapes: F units of a group (neurons of an FFN, heads, channels), or of each of its E
+experts. What there is of each unit (a mask, indices of those that stay) has the shape
+`(F,)` or `(E, F)`.
 """
 
 import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_idea._groups.entries import Entries
 from keras_idea._typing import Tensor
 from keras_idea.functional.masks import take_neurons
 
-#: Two matrices in one variable. "halves": neuron j is j and F + j; "pairs": 2j, 2j + 1.
-Packing = Literal["", "halves", "pairs"]
+#: What a variable does along an axis. "each": a kernel that acts on each unit alone;
+#: "own": other weights of each unit; "statistic": what is measured of each.
+Role = Literal["makes", "each", "reads", "own", "statistic"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Cut:
-    """One axis of one variable, which narrowing slices.
+@dataclasses.dataclass(eq=False)
+class Axis:
+    """An axis of a variable along which there are units, perhaps of many groups.
 
     Attributes:
         variable: a Keras variable.
-        axis: int, along which its neurons lie.
-        group: int or None, the axis of the experts, each of which has neurons of its
-            own; None: there are none.
-        packing: how the neurons of two matrices lie behind one another along `axis`;
-            "": it is one matrix.
-        size: int, the entries along `axis` that a neuron has, side by side: the query
-            heads of a key/value head. Default 1.
-        is_bias: bool, whether it holds no weights that count in a score. Default
-            False.
-        entries: `Entries` where other units share the axis, or None. Then `size` are
-            those of a unit, wherever they are.
+        axis: int.
+        role: str, what the variable does along it.
+        layers: the first one holds the variable; others share it, or call that layer.
+        labels: int array, the unit of each entry. Narrowing makes it shorter.
+        experts: int or None, the axis of experts, each of which has units of its own.
+        matrices: int, how many matrices the variable holds along the axis.
+    """
+
+    variable: keras.Variable
+    axis: int
+    role: Role
+    layers: Sequence[Any]
+    labels: np.ndarray
+    experts: int | None = None
+    matrices: int = 1
+
+    @property
+    def layer(self) -> Any:
+        """The layer that holds the variable; None: an operation is called on it."""
+        return self.layers[0] if self.layers else None
+
+    def cut(self, units: np.ndarray) -> "Cut":
+        """Returns where some units are along the axis at present."""
+        places = places_of(self.labels, units)
+        given = places, self.experts, self.matrices, self
+        return Cut(self.variable, self.axis, *given)
+
+
+def places_of(labels: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """Returns where units are among the labels of entries: `(F, entries of a unit)`."""
+    order = np.argsort(units)
+    found = np.minimum(np.searchsorted(units[order], labels), len(order) - 1)
+    ours = np.flatnonzero(units[order][found] == labels)
+    by_unit = ours[np.argsort(order[found[ours]], kind="stable")]
+    return by_unit.reshape(len(units), -1)
+
+
+@dataclasses.dataclass(eq=False)
+class Cut:
+    """Where the units of one group are along an axis of a variable.
+
+    Attributes:
+        variable: a Keras variable.
+        axis: int, along which its units lie.
+        places: int array `(F, entries)`, where the entries of each unit are. Defaults
+            to None: unit after unit, one entry each.
+        experts: int or None, the axis of experts, each of which has units of its own.
+        matrices: int, the matrices that the variable holds: of a unit's entries each
+            is in another one. Otherwise they lie in one. Defaults to 1.
+        along: `Axis` that knows its units; None: nobody asks.
 
     Example:
     >>> kernel = keras.Variable(np.ones((4, 6)))  # (D, F)
@@ -50,161 +88,152 @@ class Cut:
 
     variable: keras.Variable
     axis: int
-    group: int | None = None
-    packing: Packing = ""
-    size: int = 1
-    is_bias: bool = False
-    entries: Entries | None = None
+    places: Any = None
+    experts: int | None = None
+    matrices: int = 1
+    along: Axis | None = None
+
+    def __post_init__(self) -> None:
+        if self.places is None:
+            self.places = np.arange(self.variable.shape[self.axis])[:, None]
+        #: int, units (of an expert) that it has places for.
+        self.neurons, self._entries = self.places.shape
+        length = self.variable.shape[self.axis]
+        #: bool, whether the axis has these units alone, one after another.
+        self.in_order = np.array_equal(self.places.ravel(), np.arange(length))
+        self._index = np.full(length, self.neurons)  # of entries of other units: F
+        self._index[self.places] = np.arange(self.neurons)[:, None]
 
     @property
-    def scattered(self) -> Entries | None:
-        """The entries, where they are not simply the axis, unit after unit."""
-        entries = self.entries
-        return None if entries is None or entries.side_by_side else entries
+    def is_plain(self) -> bool:
+        """bool, whether each unit is one entry of the axis, in their order."""
+        return self.in_order and self._entries == 1
 
     @property
-    def matrices(self) -> int:
-        """int, matrices that the variable holds."""
-        return 2 if self.packing else 1
+    def size(self) -> int:
+        """int, the entries that a unit has in each matrix."""
+        return self._entries // self.matrices
 
     @property
-    def neurons(self) -> int:
-        """int, neurons (of an expert) that it has places for."""
-        if self.entries is not None:
-            return len(self.entries.units)
-        return self.variable.shape[self.axis] // (self.matrices * self.size)
+    def units_shape(self) -> tuple[int, ...]:
+        """Tuple of int, the shape of a mask: experts, if there are any, and units."""
+        experts = () if self.experts is None else (self.variable.shape[self.experts],)
+        return (*experts, self.neurons)
 
     @property
     def weights_axes(self) -> tuple[int, ...]:
-        """Tuple of int, the axes of a kernel along which a neuron's weights lie."""
-        axes = {*range(len(self.variable.shape))} - {self.axis, self.group}
+        """Tuple of int, the axes of a kernel along which a unit's weights lie."""
+        axes = {*range(len(self.variable.shape))} - {self.axis, self.experts}
         return tuple(sorted(axes))
 
     @property
     def weights(self) -> int:
-        """int, the weights of a neuron in each matrix."""
+        """int, the weights of a unit in each matrix."""
         shape = self.variable.shape
         return math.prod(shape[axis] for axis in self.weights_axes) * self.size
 
-    def of(self, variable: keras.Variable, axis: int) -> "Cut":
-        """The same neurons in another variable, such as an optimizer's slot."""
-        return dataclasses.replace(self, variable=variable, axis=axis)
-
     def shape(self, neurons: int) -> tuple[int, ...]:
-        """The variable's shape once it has so many neurons (an expert)."""
-        shape = tuple(self.variable.shape)
-        before, after = shape[: self.axis], shape[self.axis + 1 :]
-        others = shape[self.axis] - self.neurons * self.matrices * self.size
-        return (*before, neurons * self.matrices * self.size + others, *after)
+        """The variable's shape once it has so many units (an expert)."""
+        shape = list(self.variable.shape)
+        shape[self.axis] -= self.lost(neurons)
+        return tuple(shape)
 
     def lost(self, neurons: int) -> int:
-        """int, the entries along the axis that go if so many neurons stay."""
-        return self.variable.shape[self.axis] - self.shape(neurons)[self.axis]
+        """int, the entries along the axis that go if so many units stay."""
+        return (self.neurons - neurons) * self._entries
 
     def spread(self, values: Tensor, others: float = 0) -> Tensor:
-        """One number a neuron, `(F,)` or `(E, F)`, so that it multiplies its rows.
+        """Broadcasts one number per unit, `(F,)` or `(E, F)`, to the variable.
 
-        `others`: that of entries that are other units'.
+        Entries of units of other groups get `others`.
         """
-        if self.scattered is not None:
+        if not self.in_order:
             values = ops.convert_to_tensor(values)
-            other = ops.full((1,), others, dtype=values.dtype)
-            values = ops.concatenate([values, other])
-            values = ops.take(values, self.scattered.index.astype("int32"))
-        elif self.packing == "halves":
-            values = ops.concatenate([values, values], axis=-1)
-        elif self.packing == "pairs":
-            values = ops.repeat(values, 2, axis=-1)
-        elif self.size > 1:
-            values = ops.repeat(values, self.size, axis=-1)
+            if self._index.max() == self.neurons:
+                other = ops.full((1,), others, dtype=values.dtype)
+                values = ops.concatenate([values, other])
+            values = ops.take(values, self._index.astype("int32"), axis=-1)
+        elif not self.is_plain:  # no gather
+            values = ops.repeat(values, self._entries, axis=-1)
         for axis in self.weights_axes:
             values = ops.expand_dims(values, axis)
         return values
 
     def rows(self, values: Tensor) -> Tensor:
-        """The weights of each neuron, `(F, weights)`, of a kernel without experts."""
+        """The weights of each unit, `(F, weights)`, of a kernel without experts."""
         values = ops.moveaxis(self._own(values, self.axis), self.axis, 0)
         return ops.reshape(values, (self.neurons, -1))
 
-    def _own(self, values: Tensor, axis: int = 0) -> Tensor:
+    def _own(self, values: Tensor, axis: int = -1) -> Tensor:
         """What along an axis is this group's, unit after unit."""
-        if self.scattered is None:
+        if self.in_order:
             return values
-        places = self.scattered.places.reshape(-1).astype("int32")
-        return ops.take(values, places, axis=axis)
+        return ops.take(values, self.places.ravel().astype("int32"), axis=axis)
+
+    def _by_unit(self, values: Tensor) -> Tensor:
+        """Numbers along the axis, as `(..., F, entries)`."""
+        values, shape = self._own(values), self.places.shape
+        return ops.reshape(values, (*values.shape[:-1], *shape))
 
     def split(
         self, values: Tensor, reduce: Callable[..., Tensor] = ops.mean
     ) -> list[Tensor]:
         """Numbers along the axis, as one `(F,)` or `(E, F)` a matrix.
 
-        Where a neuron has several entries, `reduce` makes one number of theirs.
+        Where a unit has several entries in a matrix, `reduce` makes one number of them.
         """
-        values = self._own(values)
-        if self.size > 1:
-            return [reduce(ops.reshape(values, (-1, self.size)), axis=-1)]
-        if not self.packing:
+        if self.is_plain:
             return [values]
-        if self.packing == "pairs":
-            return [values[..., ::2], values[..., 1::2]]
-        return ops.split(values, 2, axis=-1)
+        values = self._by_unit(values)
+        if self.size > 1:
+            return [reduce(values, axis=-1)]
+        return [values[..., matrix] for matrix in range(self.matrices)]
 
     def used(self) -> Tensor:
-        """Bool `(F,)` or `(E, F)`: whether any of a neuron's weights is not zero."""
+        """Bool `(F,)` or `(E, F)`: whether any of a unit's weights is not zero."""
         values = self.variable.value != 0
         if self.weights_axes:
             # The last axis first: Keras 3.13 on torch reduces one after another.
             values = ops.any(values, axis=self.weights_axes[::-1])
-        if self.size > 1 or self.scattered is not None:
-            values = ops.reshape(self._own(values), (-1, self.size))
-            return ops.any(values, axis=-1)
-        first, *second = self.split(values)
-        return ops.logical_or(first, second[0]) if second else first
+        return values if self.is_plain else ops.any(self._by_unit(values), axis=-1)
 
     def take(self, kept: np.ndarray, value: Tensor | None = None) -> Tensor:
-        """The variable's value, or one in its place, of the neurons `kept` alone.
+        """The variable's value, or one in its place, with the units `kept` alone.
 
         They are in any order, `(K,)` or `(E, K)`.
         """
         value = self.variable.value if value is None else value
-        return take_neurons(value, self.places(kept), self.axis, self.group)
+        return take_neurons(value, self.kept_entries(kept), self.axis, self.experts)
 
     def first(self, neurons: int, value: Tensor | None = None) -> Tensor:
-        """As `take` of so many neurons, those that come first: slices, no gather."""
+        """As `take` of the units that come first: slices, no gather."""
         value = self.variable.value if value is None else value
+        kept = self.kept_entries(np.arange(neurons))
+        runs = np.split(kept, np.flatnonzero(np.diff(kept) != 1) + 1)
+        before = (slice(None),) * self.axis
+        parts = [value[(*before, slice(int(r[0]), int(r[-1]) + 1))] for r in runs]
+        return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=self.axis)
 
-        def part(start: int, stop: int) -> Tensor:
-            return value[(slice(None),) * self.axis + (slice(start, stop),)]
+    def kept_entries(self, kept: np.ndarray) -> np.ndarray:
+        """Returns where the entries lie that remain if only the units `kept` stay.
 
-        if self.packing == "halves":
-            second = self.neurons
-            halves = [part(0, neurons), part(second, second + neurons)]
-            return ops.concatenate(halves, axis=self.axis)
-        return part(0, neurons * self.matrices * self.size)
-
-    def places(self, kept: np.ndarray) -> np.ndarray:
-        """Where the entries of the neurons `kept` lie along the axis.
-
-        With those of other units that share it.
+        Those of other units that share the axis remain.
         """
-        if self.scattered is not None:
-            return self.scattered.kept(kept)
-        if self.packing == "halves":
-            return np.concatenate([kept, kept + self.neurons], axis=-1)
-        if self.packing == "pairs":
-            places = np.stack([2 * kept, 2 * kept + 1], axis=-1)
-            return places.reshape(*kept.shape[:-1], -1)
-        if self.size > 1:
-            return (kept[:, None] * self.size + np.arange(self.size)).reshape(-1)
-        return kept
+        if self.is_plain:
+            return kept
+        if kept.ndim > 1:
+            return np.stack([self.kept_entries(row) for row in kept])
+        entries = np.arange(len(self._index))
+        entries[self.places[np.sort(kept)]] = self.places[kept]
+        return entries[np.isin(self._index, kept) | (self._index == self.neurons)]
 
     def narrow_labels(self, kept: np.ndarray) -> Callable[[], None]:
-        """Has other groups along the axis know that units went; returns the undoing."""
-        if self.entries is None:
+        """Has the axis know that units went; returns a function that undoes it."""
+        if self.along is None:
             return lambda: None
-        labels, before = self.entries.labels, self.entries.array
-        labels.array = before[self.places(kept)]
-        return functools.partial(setattr, labels, "array", before)
+        before, row = self.along.labels, kept.reshape(-1, kept.shape[-1])[0]
+        self.along.labels = before[self.kept_entries(row)]
+        return functools.partial(setattr, self.along, "labels", before)
 
     def widened(self, places: np.ndarray, length: int) -> Tensor:
         """The value with its entries at `places` of an axis so long, among zeros.
@@ -212,18 +241,15 @@ class Cut:
         `take` the other way round.
         """
         value = ops.convert_to_tensor(self.variable.value)
-        entries = places.shape[-1]
-        zero = (*self.variable.shape[: self.axis], 1)
-        zero = (*zero, *self.variable.shape[self.axis + 1 :])
-        zeros = ops.zeros(zero, dtype=value.dtype)
-        value = ops.concatenate([value, zeros], axis=self.axis)
+        entries, rank = places.shape[-1], len(self.variable.shape)
+        value = ops.pad(value, [(0, int(axis == self.axis)) for axis in range(rank)])
         sources = np.full((*places.shape[:-1], length), entries)
         np.put_along_axis(sources, places, np.arange(entries), axis=-1)
-        return take_neurons(value, sources, self.axis, self.group)
+        return take_neurons(value, sources, self.axis, self.experts)
 
 
 def used_neurons(cuts: Sequence[Cut]) -> Tensor:
-    """The mask, `(F,)` or `(E, F)`, of the neurons with a weight other than zero.
+    """The mask, `(F,)` or `(E, F)`, of the units with a weight other than zero.
 
     Where all are zero, as in an FFN that begins with zeros, each counts as used.
     """

@@ -1,16 +1,8 @@
-"""The kinds of units that can be pruned, one row each, and the interface of a group.
-
-A new kind is a row of `KINDS`, a class of groups (see `Group`), and a function that
-finds them (`keras_idea._finding.find.FINDERS`).
-"""
+"""The kinds of units that can be pruned, one row each."""
 
 import dataclasses
-from collections.abc import Collection, Sequence
-from typing import Any, Protocol, TypeAlias
-
-import keras
-
-from keras_idea._groups.cut import Cut
+from collections.abc import Collection
+from typing import Any, TypeAlias
 
 KindName: TypeAlias = str
 
@@ -92,51 +84,3 @@ def are_kinds(value: Any) -> bool:
     """Whether a value lists kinds, one at least."""
     listed = isinstance(value, Collection) and not isinstance(value, str)
     return listed and bool(value) and all(kind in list(KINDS) for kind in value)
-
-
-class Group(Protocol):
-    """Units of one kind that are ranked among one another, and their weights."""
-
-    @property
-    def kind(self) -> KindName:
-        """str, a key of `KINDS`."""
-
-    @property
-    def preserves_zero(self) -> bool:
-        """bool, whether nothing that reads a unit of zeros has a gradient from it."""
-
-    @property
-    def layers(self) -> Sequence[keras.layers.Layer]:
-        """The layers that hold the weights."""
-
-    @property
-    def makers(self) -> Sequence[keras.layers.Layer]:
-        """The layers whose outputs are the units; empty if the units are inside one."""
-
-    @property
-    def readers(self) -> Sequence[keras.layers.Layer]:
-        """The layers that are called on the units; empty likewise."""
-
-    @property
-    def shown_by(self) -> keras.layers.Layer | None:
-        """The one layer that is called on the units' activations, or None."""
-
-    @property
-    def reader_bias(self) -> keras.Variable | None:
-        """The bias that is added to what the units become, or None."""
-
-    @property
-    def hidden_dim(self) -> int:
-        """int, units that the weights have places for."""
-
-    def own_cuts(self) -> list[Cut]:
-        """Where the units are in the weights whose zeros say that one is pruned."""
-
-    def cuts(self) -> list[Cut]:
-        """Where they are in all weights, the kernels first."""
-
-    def held_cuts(self) -> list[Cut]:
-        """Where they are in all variables, also in what is measured of them."""
-
-    def set_hidden_dim(self, hidden_dim: int) -> None:
-        """Tells the layers that their weights were narrowed."""

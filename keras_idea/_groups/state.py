@@ -15,6 +15,7 @@ state's own up to date: when the pruner ends, and before something is saved.
 
 import contextlib
 import dataclasses
+import functools
 import weakref
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import nullcontext
@@ -29,11 +30,7 @@ from keras_idea._keras.layers import renew_weight
 from keras_idea._typing import Tensor
 from keras_idea._validation import check_choice, check_number
 from keras_idea.errors import ArgumentError
-from keras_idea.functional.importance import (
-    REDUCTIONS,
-    Reduction,
-    neuron_importance,
-)
+from keras_idea.functional.importance import REDUCTIONS, Reduction
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,36 +99,30 @@ class NeuronState(keras.layers.Layer):
         self.active_track: Live | None = None
         #: None, or the neurons that are to be left, as the last pruning run has it.
         self.target_dim: int | None = None
-        #: int or None, the experts whose neurons these are, each ranked by itself.
-        self.experts: int | None = None
         #: bool, whether a unit has one score a kernel, however scores are reduced.
         self.by_unit = False
         #: Weights of a neuron in each kernel at first, where they may become fewer.
         self.row_lengths: tuple[int, ...] = ()
 
     def build(
-        self,
-        hidden_dim: int,
-        input_dim: int,
-        matrices: int = 3,
-        experts: int | None = None,
+        self, units_shape: Sequence[int], input_dim: int, matrices: int = 3
     ) -> None:
-        """Makes the variables, of so many matrices' scores."""
-        self.experts, self.by_unit = experts, experts is not None
-        neurons = (hidden_dim,) if experts is None else (experts, hidden_dim)
-        self._by_weight = (matrices, *neurons, input_dim)
-        self._scores = self._add("scores", self._scores_shape, "zeros")
-        self._mask = self._add("mask", neurons, "ones")
+        """Makes the variables: a mask of that shape, and so many matrices' scores."""
+        #: bool, whether these are experts' neurons, each ranked in its own expert.
+        self.of_experts = len(units_shape) > 1
+        self._sizes = matrices, input_dim
+        self._scores = self._add_scores(tuple(units_shape))
+        self._mask = self._add("mask", tuple(units_shape), "ones")
         #: Variable `(F,)`, float32: the number that each neuron had at first.
-        self.original_index = self._add("original_index", neurons, _numbers)
+        self.original_index = self._add("original_index", self._mask.shape, _numbers)
         self.built = True
 
-    @property
-    def _scores_shape(self) -> tuple[int, ...]:
+    def _add_scores(self, units_shape: tuple[int, ...]) -> keras.Variable:
         # The mean of the rows' averages is the average of the rows' means, so
         # F numbers a matrix replace F D; only the maximum needs them all.
-        every = self._by_weight
-        return every if self.scoring.row_reduce == "max" else every[:-1]
+        matrices, input_dim = self._sizes
+        each = (input_dim,) if self.scoring.row_reduce == "max" else ()
+        return self._add("scores", (matrices, *units_shape, *each), "zeros")
 
     def _add(
         self, name: str, shape: tuple[int, ...], initializer: Any
@@ -149,13 +140,9 @@ class NeuronState(keras.layers.Layer):
             )
         before, self.scoring = self.scoring.row_reduce, scoring
         if self.built and before != scoring.row_reduce:
-            neurons = self._mask.shape[-1]
-            self._by_weight = (*self._by_weight[:-2], neurons, self._by_weight[-1])
-            renew_weight(self, "_scores", self._make_scores)
-
-    def _make_scores(self) -> keras.Variable:
-        with scope_at(self.path):
-            return self._add("scores", self._scores_shape, "zeros")
+            with scope_at(self.path):
+                add = functools.partial(self._add_scores, self._mask.shape)
+                renew_weight(self, "_scores", add)
 
     @property
     def mask(self) -> keras.Variable:
@@ -173,15 +160,9 @@ class NeuronState(keras.layers.Layer):
 
     def importance_of(self, scores: Tensor) -> Tensor:
         """Importance `(F,)` by given scores, as this state reduces them."""
-        if self.experts is not None:  # whose rows are reduced already
-            return REDUCTIONS[self.scoring.matrix_reduce](scores, axis=0)
-        reductions = self.scoring.row_reduce, self.scoring.matrix_reduce
-        return neuron_importance(scores, *reductions)
-
-    @property
-    def variables_of_neurons(self) -> list[keras.Variable]:
-        """List of its variables."""
-        return [self._scores, self._mask, self.original_index]
+        if self.scoring.row_reduce == "max":  # else the rows are reduced already
+            scores = ops.max(scores, axis=-1)
+        return REDUCTIONS[self.scoring.matrix_reduce](scores, axis=0)
 
     def set_mask(self, mask: Tensor) -> None:
         """Sets the mask; while a pruner is at work, that one's too."""
@@ -200,27 +181,11 @@ class NeuronState(keras.layers.Layer):
         self.active_track.mask.assign(ops.copy(mask))
         self._scores.assign(ops.copy(self.active_track.scores.value))
 
-    def reset(self) -> None:
-        """Gives the variables their initial values: all live, nothing is known."""
-        self._scores.assign(ops.zeros(self._scores.shape))
-        self._mask.assign(ops.ones(self._mask.shape))
-        self.original_index.assign(_numbers(self._mask.shape, "float32"))
-
     def cuts(self) -> list[Cut]:
         """How the neurons lie in its variables: what narrowing must slice."""
-        return [
-            self.scores_cut(self._scores),
-            self.mask_cut(self._mask),
-            self.mask_cut(self.original_index),
-        ]
-
-    def scores_cut(self, variable: keras.Variable) -> Cut:
-        """How the neurons lie in a variable of the shape of the scores."""
-        return Cut(variable, 1) if self.experts is None else Cut(variable, 2, 1)
-
-    def mask_cut(self, variable: keras.Variable) -> Cut:
-        """How the neurons lie in a variable of the shape of the mask."""
-        return Cut(variable, 0) if self.experts is None else Cut(variable, 1, 0)
+        axis = len(self._mask.shape) - 1  # the experts' comes first
+        held = (self._scores, 1), (self._mask, 0), (self.original_index, 0)
+        return [Cut(v, axis + at, experts=at if axis else None) for v, at in held]
 
     def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
         """Saves scores and mask as they are now."""
@@ -267,26 +232,23 @@ def held_state(layer: keras.layers.Layer) -> NeuronState | None:
 
 
 def state_of(
-    layer: keras.layers.Layer, cuts: Sequence[Cut], by_unit: bool = False
+    layer: keras.layers.Layer, kernels: Sequence[Cut], by_unit: bool
 ) -> NeuronState:
     """The built state of the neurons that a layer makes; a new one if there is none.
 
-    The cuts say how they lie in its weights, the kernels first. `by_unit`: whether a
-    unit has one score a kernel, however many weights it has there.
+    `kernels` say how they lie in its kernels. `by_unit`: whether a unit has one score a
+    kernel, however many weights it has there.
     """
     state = _STATES.get(layer)
     if state is None:
         state = _STATES[layer] = NeuronState(name="neuron_state")
-        kernels = [cut for cut in cuts if not cut.is_bias]
-        lengths = [cut.weights for cut in kernels]
-        first, matrices = kernels[0], sum(cut.matrices for cut in kernels)
-        experts = None if first.group is None else first.variable.shape[first.group]
+        first, lengths = kernels[0], tuple(cut.weights for cut in kernels)
+        matrices = sum(cut.matrices for cut in kernels)
         # In the layer's scope, so that no two states have the same path; of a layer in
         # several replicas with a copy in each.
         strategy = getattr(first.variable.value, "distribute_strategy", None)
         path = layer.path or layer.name
         with scope_at(path), strategy.scope() if strategy else nullcontext():
-            state.build(first.neurons, max(lengths), matrices, experts)
-        state.row_lengths = tuple(lengths)
-        state.by_unit = experts is not None or by_unit
+            state.build(first.units_shape, max(lengths), matrices)
+        state.row_lengths, state.by_unit = lengths, by_unit
     return state

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+import numpy as np
 from keras.src.trainers.data_adapters.generator_data_adapter import (
     GeneratorDataAdapter,
 )
@@ -52,14 +53,13 @@ _KINDS = (
 _MEMORY = (
     "best",
     "best_epoch",
-    "best_weights",
     "cooldown_counter",
-    "stopped_epoch",
     "wait",
     "_batches_seen_since_last_saving",
     "_ema_weights_in_model",
     "_last_batch_seen",
 )
+_BEST = "best_weights/"
 
 
 def kind_of(callback: keras.callbacks.Callback) -> str | None:
@@ -68,18 +68,26 @@ def kind_of(callback: keras.callbacks.Callback) -> str | None:
     return next(kinds, None)
 
 
-def memory(callback: keras.callbacks.Callback) -> dict[str, Any]:
-    """What one of Keras's callbacks remembers: attributes by name."""
+def memory(callback: keras.callbacks.Callback) -> dict[str, np.ndarray]:
+    """What one of Keras's callbacks remembers, as arrays by name."""
+    found = {name: getattr(callback, name, None) for name in _MEMORY}
+    best = getattr(callback, "best_weights", None) or []
+    found |= {f"{_BEST}{i:05d}": weights for i, weights in enumerate(best)}
     return {
-        name: getattr(callback, name) for name in _MEMORY if hasattr(callback, name)
+        name: keras.ops.convert_to_numpy(value)
+        for name, value in found.items()
+        if value is not None
     }
 
 
-def remember(callback: keras.callbacks.Callback, state: dict[str, Any]) -> None:
+def remember(callback: keras.callbacks.Callback, arrays: dict[str, np.ndarray]) -> None:
     """Puts back what `memory` returned."""
+    best = [array for name, array in arrays.items() if name.startswith(_BEST)]
+    if best:
+        callback.best_weights = best
     for name in _MEMORY:
-        if name in state and hasattr(callback, name):
-            setattr(callback, name, state[name])
+        if name in arrays:
+            setattr(callback, name, arrays[name].item())
 
 
 def forget_best(callback: keras.callbacks.Callback) -> None:

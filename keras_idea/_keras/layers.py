@@ -71,21 +71,6 @@ def computing_in_float32(model: keras.layers.Layer) -> Iterator[None]:
         yield
 
 
-def is_rematerialized(layer: keras.layers.Layer) -> bool:
-    """Whether a layer is computed again as a whole in the backward pass."""
-    mode = layer._remat_mode
-    named = mode is not None and mode.mode == "list_of_layers"
-    return bool(mode) and (not named or layer.name in mode.layer_names)
-
-
-def parts_not_rematerialized(layer: keras.layers.Layer) -> bool:
-    """Whether a layer is rematerialized, and some layers in it are not."""
-    return is_rematerialized(layer) and not all(
-        is_rematerialized(part) or isinstance(part, keras.layers.InputLayer)
-        for part in sublayers(layer)
-    )
-
-
 def rematerialize(layer: keras.layers.Layer) -> None:
     """Has a layer that is made already computed again in the backward pass.
 

@@ -8,7 +8,6 @@ import keras
 from keras import ops
 
 from keras_idea._groups.cut import Cut, used_neurons
-from keras_idea._groups.kinds import NEURONS
 from keras_idea._groups.state import NeuronState, Scoring, indices_of
 from keras_idea._typing import Tensor
 from keras_idea._validation import check_int
@@ -46,7 +45,7 @@ class FFNLayer(keras.layers.Layer):
         **layer_kwargs: Any,
     ) -> None:
         super().__init__(**layer_kwargs)
-        self.hidden_dim = check_int("hidden_dim", hidden_dim, minimum=1)
+        self._hidden_dim = check_int("hidden_dim", hidden_dim, minimum=1)
         self.activation = keras.activations.get(activation)
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -56,6 +55,11 @@ class FFNLayer(keras.layers.Layer):
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
         self.bias_constraint = keras.constraints.get(bias_constraint)
         self.supports_masking = True
+
+    @property
+    def hidden_dim(self) -> int:
+        """int, the FFN width: once it is built, that of its kernels."""
+        return int(self.down_kernel.shape[0]) if self.built else self._hidden_dim
 
     @property
     def matrices(self) -> tuple[str, ...]:
@@ -123,7 +127,7 @@ class FFNLayer(keras.layers.Layer):
         return [
             *(Cut(kernel, 1) for kernel in entrances),
             Cut(down, 0),
-            *(Cut(bias, 0, is_bias=True) for bias in self._biases()[:-1]),
+            *(Cut(bias, 0) for bias in self._biases()[:-1]),
         ]
 
     def compute_output_shape(
@@ -245,7 +249,8 @@ class Prunable(FFNLayer):
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates the variables for inputs `(..., input_dim)`."""
         super().build(input_shape)
-        self.state.build(self.hidden_dim, self.up_kernel.shape[0], len(self.matrices))
+        input_dim, hidden_dim = self.up_kernel.shape
+        self.state.build((hidden_dim,), input_dim, len(self.matrices))
 
     @property
     def mask(self) -> keras.Variable:
@@ -373,53 +378,3 @@ class PrunableFFN(Prunable):
         self, hidden_dim: int, activation: Any = "gelu", **options: Any
     ) -> None:
         super().__init__(hidden_dim, activation, **options)
-
-
-@dataclasses.dataclass(frozen=True)
-class OwnGroup:
-    """The neurons of an FFN of this package; see `keras_idea._groups.kinds.Group`."""
-
-    layer: Any
-    kind = NEURONS
-    makers: ClassVar[Sequence[keras.layers.Layer]] = ()
-    readers: ClassVar[Sequence[keras.layers.Layer]] = ()
-
-    @property
-    def layers(self) -> list[keras.layers.Layer]:
-        """List of the one layer."""
-        return [self.layer]
-
-    @property
-    def preserves_zero(self) -> bool:
-        """bool, whether a gate, or the activation itself, makes 0 of zeros."""
-        if self.layer.gated:
-            return True
-        zero = self.layer.activation(ops.zeros((1,)))
-        return float(ops.convert_to_numpy(zero)[0]) == 0
-
-    @property
-    def shown_by(self) -> keras.layers.Layer:
-        """The layer itself."""
-        return self.layer
-
-    @property
-    def reader_bias(self) -> keras.Variable | None:
-        """The bias of what it returns, or None."""
-        bias: keras.Variable | None = self.layer.down_bias
-        return bias
-
-    @property
-    def hidden_dim(self) -> int:
-        """int, neurons that the kernels have places for."""
-        return int(self.layer.hidden_dim)
-
-    def cuts(self) -> list[Cut]:
-        """Returns a `Cut` of each weight that holds neurons, the kernels first."""
-        found: list[Cut] = self.layer.cuts()
-        return found
-
-    own_cuts = held_cuts = cuts
-
-    def set_hidden_dim(self, hidden_dim: int) -> None:
-        """Sets the layer's width after its kernels were narrowed."""
-        self.layer.hidden_dim = hidden_dim

@@ -12,11 +12,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_idea._finding.find import FFN
-from keras_idea._graph.atoms import Role
+from keras_idea._finding.explain import some_of
 from keras_idea._graph.find import graph_of
-from keras_idea._graph.group import Axis, Group
-from keras_idea._groups.entries import Labels
+from keras_idea._graph.group import FFN
+from keras_idea._groups.cut import Axis, Role
 from keras_idea._groups.kinds import FEATURES
 from keras_idea._shapes.blocks import owner_of
 from keras_idea._surgery.narrow_in_place import narrow_whole
@@ -33,25 +32,23 @@ def streams_of(model: keras.Model) -> list[FFN]:
     """Returns a handle for each residual stream, or each stage, of a model."""
     groups = [group for group in graph_of(model).groups if group.kind == FEATURES]
     if not groups:
-        left_out = graph_of(model).left_out
-        paths = list({why: path for path, why in left_out.items()}.values())[:3]
-        reasons = "; ".join(f"{path}: {left_out[path]}" for path in paths)
         raise ArgumentError(
             f"`targets['features']`: '{model.name}' has no stream of features that "
-            f"layers normalize and nothing else reads: {reasons}. Leave it out."
+            "layers normalize and nothing else reads: "
+            f"{some_of(graph_of(model).left_out)}. Leave it out."
         )
     pooled = getattr(owner_of(model), "pooled_dense", None)
     if pooled is not None:  # BERT's configs have one number for what it reads and makes
         groups = [_with_pooled(group, pooled) for group in groups]
-    return [FFN(group.owner.path, group.owner, group) for group in groups]
+    return [dataclasses.replace(group, name=group.layer.path) for group in groups]
 
 
-def _with_pooled(group: Group, layer: Any) -> Group:
+def _with_pooled(group: FFN, layer: Any) -> FFN:
     if all(axis.layer is not layer for axis in group.axes):
         return group
     held: list[tuple[Any, int, Role]] = [(layer.kernel, 1, "makes")]
     held += [] if layer.bias is None else [(layer.bias, 0, "own")]
-    more = [Axis(v, axis, role, [layer], Labels(group.units)) for v, axis, role in held]
+    more = [Axis(v, axis, role, [layer], group.labels) for v, axis, role in held]
     return dataclasses.replace(group, axes=[*group.axes, *more])
 
 
@@ -76,9 +73,8 @@ def stream_importance(
 
 def _norms(stream: FFN) -> list[keras.layers.Layer]:
     """Returns the layers that normalize over a stream's features."""
-    axes = getattr(stream.weights, "axes", [])
-    held = {id(axis.layer): axis.layer for axis in axes if axis.role == "own"}
-    makers = set(map(id, stream.weights.makers))
+    held = {id(axis.layer): axis.layer for axis in stream.axes if axis.role == "own"}
+    makers = set(map(id, stream.makers))
     return [
         layer
         for layer in held.values()

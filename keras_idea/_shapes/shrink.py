@@ -1,8 +1,7 @@
 """Makes a smaller model from a trained one, in one step and without training."""
 
 import math
-import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import keras
@@ -12,8 +11,14 @@ from keras import ops
 from keras_idea import methods
 from keras_idea._finding.budget import Budget
 from keras_idea._finding.explain import why_nothing
-from keras_idea._finding.find import FFN, all_heads, find_groups
-from keras_idea._finding.targets import check_targets, target_width, target_widths
+from keras_idea._finding.find import all_heads, find_groups
+from keras_idea._finding.targets import (
+    check_sizes,
+    check_targets,
+    target_width,
+    target_widths,
+)
+from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import KINDS, KV_GROUPS
 from keras_idea._groups.state import Scoring
 from keras_idea._keras.layers import walk
@@ -38,16 +43,13 @@ from keras_idea._shapes.vocabulary import (
 )
 from keras_idea._step.algorithm import Track
 from keras_idea._step.pruner import NeuronPruner
-from keras_idea._step.row_ops import zero_rows
 from keras_idea._surgery.compact import compile_like, narrowed
-from keras_idea._surgery.refit import carry_out_and_refit
+from keras_idea._surgery.refit import carry_out_and_refit, carry_out_decision
 from keras_idea._surgery.trial import try_groups
-from keras_idea._validation import check_choice, check_int
 from keras_idea.errors import ArgumentError
-from keras_idea.functional.masks import top_k_mask
 from keras_idea.hub.rebuild import check_plain
 from keras_idea.methods.calibration import Batch, Samples
-from keras_idea.methods.method import Decision, Method
+from keras_idea.methods.method import Decision, Method, keep_largest
 
 Model = TypeVar("Model", bound=keras.Model)
 #: The axes besides the kinds of groups.
@@ -99,8 +101,8 @@ def shrink(
             projections of attention, convolutions) to the wide layer's outputs on the
             data, by ridge least squares, layer after layer. Every fourth sample is held
             out to choose the ridge. The others need as many tokens, or places of
-            images, as a kernel keeps rows. A method made with `refit=True` does the
-            same. Defaults to False.
+            images, as a kernel keeps rows. Features are cut in a call of their own,
+            before. A method made with `refit=True` does the same. Defaults to False.
         target_parameters: int >= 1 or None. A budget in place of numbers in `targets`:
             the new model has at most so many parameters. Defaults to None.
         num_samples: int >= 1. The most samples to use. Defaults to 1024.
@@ -131,8 +133,9 @@ def shrink(
     (arXiv 2602.23795).
     """
     budget = Budget(target_parameters)
+    axes = (*KINDS, BLOCKS, FEATURES, VOCABULARY)
     shape: Any = check_targets(None, targets, 1, budget) if budget else None
-    shape = shape or _check_shape(targets)
+    shape = shape or check_sizes(targets, axes)
     check_plain(model)
     tokens, rest = None, {axis: shape[axis] for axis in shape if axis != VOCABULARY}
     if VOCABULARY in shape:
@@ -144,10 +147,11 @@ def shrink(
     needed = data is not None or refits or set(rest) - set(KINDS)
     samples = Samples(data, num_samples, batch_size) if needed else None
     refit_data = samples if refits else ranks_by.refit_data
-    if refit_data is not None and not set(rest) & set(KINDS):
+    if refit_data is not None and (FEATURES in rest or not set(rest) & set(KINDS)):
         raise ArgumentError(
-            f"refit=True fits what reads {', '.join(map(repr, KINDS))}. Received: "
-            f"targets={shape!r}. Add one of them, or remove `refit`."
+            f"refit=True fits what reads {', '.join(map(repr, KINDS))} to a model that "
+            f"keeps its features. Received: targets={shape!r}. Cut features in a call "
+            "before, without `refit`."
         )
     copy = narrowed(model, "shrink()")
     if getattr(model, "compiled", False):
@@ -175,18 +179,24 @@ def _cut(
     kinds, streams = [kind for kind in KINDS if kind in shape], FEATURES in shape
     groups = _groups_of(model, kinds, streams)
     if budget:
-        sizes = [n for _, n in target_widths({**shape}, budget, model, groups, 1)]
+        targets = target_widths({**shape}, budget, model, groups, 1)
     else:
-        sizes = [_size_of(g.kind, shape, g.hidden_dim, g.name) for g in groups]
+        targets = [(g, _size_of(g.kind, shape, g.hidden_dim, g.name)) for g in groups]
     try_groups(model, [g for g in groups if not (streams and g.kind == KV_GROUPS)])
-    scores = _unit_importance(model, groups, method, samples) if groups else []
-    of_streams: list[np.ndarray] = []
+    decisions: list[Decision] = []
+    if groups:
+        importance = method.importance(model, groups, samples)
+        if importance is None:
+            importance = _mean_scores(model, groups, method, samples)
+        decisions = keep_largest(targets, importance)
+    features: list[np.ndarray] = []
     if streams and samples is not None:
         handles = streams_of(model)
-        for size in {handle.hidden_dim for handle in handles}:
-            _size_of(FEATURES, shape, size, model.name)
-        of_streams = stream_importance(model, handles, samples)
-    stay = [True] * len(groups)
+        sizes = [_size_of(FEATURES, shape, h.hidden_dim, model.name) for h in handles]
+        for values, size in zip(
+            stream_importance(model, handles, samples), sizes, strict=True
+        ):
+            features.append(np.sort(np.argsort(-values, kind="stable")[:size]))
     if BLOCKS in shape and samples is not None:
         blocks = find_blocks(model)
         count = _size_of(BLOCKS, shape, len(blocks), model.name)
@@ -194,32 +204,23 @@ def _cut(
         kept = most_important(influence, *patterns(model, len(blocks), count))
         gone = [b for place, b in enumerate(blocks) if place not in kept]
         parts = {id(part) for block in gone for part in walk(block)}
-        stay = [id(group.layer) not in parts for group in groups]
+        pairs = zip(groups, decisions, strict=True)
+        decisions = [each for group, each in pairs if id(group.layer) not in parts]
         model = take_out(model, kept)
-    features = []
-    for importance in of_streams:
-        count = _size_of(FEATURES, shape, len(importance), model.name)
-        order = np.argsort(-importance, kind="stable")
-        features.append(np.sort(order[:count]))
+        groups = _groups_of(model, kinds, streams)
     if not groups and not features:
         return model
-    groups = _groups_of(model, list(dict.fromkeys(g.kind for g in groups)), streams)
-    masks = [
-        ops.cast(top_k_mask(score, size), "float32")
-        for score, size, stays in zip(scores, sizes, stay, strict=True)
-        if stays
-    ]
-    if refit_data is None:
-        for group, mask in zip(groups, masks, strict=True):
-            zero_rows(group.cuts(), mask)
+    cuts = list(zip(groups, decisions, strict=True))
+    if refit_data is not None:
+        carry_out_and_refit(model, cuts, refit_data)
     else:
-        decisions = [Decision(ops.convert_to_numpy(mask)) for mask in masks]
-        pairs = list(zip(groups, decisions, strict=True))
-        carry_out_and_refit(model, pairs, refit_data)
+        for group, decision in cuts:
+            carry_out_decision(group, decision)
     if not features:
         return narrowed(model, "shrink()")
-    cuts = list(zip(streams_of(model), features, strict=True))
-    narrow_streams(model, cuts, [(group, group.kept_neurons()) for group in groups])
+    streams_cut = list(zip(streams_of(model), features, strict=True))
+    heads = [(group, group.kept_neurons()) for group in groups]
+    narrow_streams(model, streams_cut, heads)
     return model
 
 
@@ -241,22 +242,6 @@ def _groups_of(model: keras.Model, kinds: list[str], streams: bool) -> list[FFN]
     return groups
 
 
-def _check_shape(targets: Any) -> Shape:
-    """Returns targets whose values are numbers or fractions of known axes."""
-    if not isinstance(targets, Mapping) or not targets:
-        raise ArgumentError(
-            '`targets` must be a dict such as {"neurons": 0.6, "blocks": 0.8}. '
-            f"Received: targets={targets!r}."
-        )
-    shape: Shape = {}
-    for axis, target in targets.items():
-        check_choice("targets", axis, (*KINDS, BLOCKS, FEATURES, VOCABULARY))
-        fraction = isinstance(target, numbers.Real) and 0 < float(target) < 1
-        name = f"targets[{axis!r}]"
-        shape[axis] = float(target) if fraction else check_int(name, target, minimum=1)
-    return shape
-
-
 def _size_of(axis: str, shape: Shape, full: int, owner: str) -> int:
     """Returns how many of the `full` units of an owner stay, at least one."""
     size = target_width(shape[axis], full, round_to=1)
@@ -266,28 +251,6 @@ def _size_of(axis: str, shape: Shape, full: int, owner: str) -> int:
             "that, or a float in (0, 1), the fraction that stays."
         )
     return size
-
-
-def _unit_importance(
-    model: keras.Model,
-    groups: Sequence[FFN],
-    method: Method,
-    samples: Samples | None,
-) -> list[Any]:
-    """Returns the importance of each unit, in the shape of each group's mask.
-
-    Raises if the method ranks nothing outside training, or if it is not finite.
-    """
-    importance = method.importance(model, groups, samples)
-    if importance is None:
-        importance = _mean_scores(model, groups, method, samples)
-    for group, values in zip(groups, importance, strict=True):
-        if not np.isfinite(ops.convert_to_numpy(values)).all():
-            raise ArgumentError(
-                f"`importance` of method {method.name!r} must be finite. Received: NaN "
-                f"or infinity for {group.units} of {group.name}."
-            )
-    return importance
 
 
 def _mean_scores(
@@ -311,13 +274,9 @@ def _mean_scores(
             "`model.compile(optimizer, loss=...)` first."
         )
     copy = narrowed(model, "shrink()")
-    arguments = compile_arguments(model)
     names = ("loss", "loss_weights", "run_eagerly", "jit_compile")
-    keras.Model.compile(
-        copy,
-        keras.optimizers.SGD(0.0),
-        **{name: arguments[name] for name in names},
-    )
+    arguments = {name: compile_arguments(model)[name] for name in names}
+    keras.Model.compile(copy, keras.optimizers.SGD(0.0), **arguments)
     copy.optimizer.build(copy.trainable_variables)
     kinds = list(dict.fromkeys(group.kind for group in groups))
     tracks = [Track(group) for group in find_groups(copy, kinds)]
@@ -327,7 +286,7 @@ def _mean_scores(
     pruner = NeuronPruner(tracks, method)
     pruner.attach(copy)
     totals = [np.zeros(tuple(track.scores.shape)) for track in tracks]
-    count = 0
+    batches = 0
     for x, _, y, weight in samples or [Batch(None, {})]:
         if y is None:
             raise ArgumentError(
@@ -338,7 +297,6 @@ def _mean_scores(
             # What is not measured, such as an expert without tokens, counts as 0.
             track.scores.assign(ops.zeros(track.scores.shape))
         # Not the method of a KerasHub task, which would preprocess the data again.
-
         logs = keras.Model.train_on_batch(copy, x, y, weight, return_dict=True)
         if not math.isfinite(logs.get("loss", 0.0)):  # a train step may rename it
             raise ArgumentError(
@@ -347,13 +305,11 @@ def _mean_scores(
             )
         for total, track in zip(totals, tracks, strict=True):
             total += ops.convert_to_numpy(track.ffn.scores)
-        count += 1
+        batches += 1
     pruner.detach(copy)
-    if not count:
-        raise ArgumentError("The calibration data hold no sample. Give at least one.")
     found = []
     for group, track, total in zip(groups, tracks, totals, strict=True):
-        mean = (total / count).astype("float32")
+        mean = (total / batches).astype("float32")
         found.append(ops.convert_to_numpy(track.ffn.state.importance_of(mean)))
         if not found[-1].any():
             raise ArgumentError(

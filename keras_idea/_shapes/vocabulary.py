@@ -3,6 +3,7 @@
 Shapes: V rows of token embeddings, v of which stay.
 """
 
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -56,40 +57,33 @@ def count_tokens(
     preprocessor makes the other data from the first `num_samples` texts, if any.
     """
     check_vocabulary(model)
-    rows = rows_of(model)
-    counts = np.zeros(rows, "int64")
-
-    def count(ids: np.ndarray) -> None:
-        ids = ids.astype("int64")
-        # Some of KerasHub's tokenizers have tokens without a row.
-        counts[:] += np.bincount(ids[(ids >= 0) & (ids < rows)], minlength=rows)
-
+    counts = np.zeros(rows_of(model), "int64")
     if isinstance(data, str):
         data = [data]
     if isinstance(data, Iterator):  # it can be read once
         data = list(data)
-    ids_or_none = isinstance(data, Mapping) or not isinstance(data, Iterable)
-    if ids_or_none or not isinstance(next(iter(data), ""), str):
-        for ids in _token_ids(data):
-            count(ids)
+    listed = isinstance(data, Iterable) and not isinstance(data, Mapping)
+    texts = listed and isinstance(next(iter(data), None), str)
+    for ids in _ids_of_texts(model, data) if texts else _token_ids(data):
+        ids = ids.astype("int64")
+        # Some of KerasHub's tokenizers have tokens without a row.
+        ids = ids[(ids >= 0) & (ids < len(counts))]
+        counts += np.bincount(ids, minlength=len(counts))
+    if not texts:
         return counts, data
-    first: list[str] = []
-    empty = True
-    for text in data:
+    first = list(itertools.islice(data, num_samples))
+    made = model.preprocessor(first) if first else None
+    return counts, keras.tree.map_structure(ops.convert_to_numpy, made)
+
+
+def _ids_of_texts(model: keras.Model, texts: Iterable[Any]) -> Iterator[np.ndarray]:
+    """Yields the token ids of each text."""
+    for text in texts:
         if not isinstance(text, str):
             raise ArgumentError(
                 f"Each text must be a string. Received: {type(text).__name__}."
             )
-        empty = False
-        count(np.asarray(model.preprocessor.tokenizer(text)))
-        if len(first) < num_samples:
-            first.append(text)
-    if empty:
-        raise ArgumentError("`data` hold no text. Give at least one string.")
-    if not first:
-        return counts, None
-    made = model.preprocessor(first)
-    return counts, keras.tree.map_structure(ops.convert_to_numpy, made)
+        yield np.asarray(model.preprocessor.tokenizer(text))
 
 
 def _token_ids(data: Any) -> Iterator[np.ndarray]:

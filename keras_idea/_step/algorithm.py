@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_idea._finding.find import FFN
+from keras_idea._graph.group import FFN
 from keras_idea._groups.cut import Cut
 from keras_idea._groups.kinds import KINDS
 from keras_idea._keras.optimizer_variables import (
@@ -146,7 +146,7 @@ class StepGradients:
             missing = state._scores.shape[-1] - values.shape[-1]
             rows.append(ops.pad(values, ((0, 0), (0, missing))) if missing else values)
         sensitivities = ops.stack(rows)
-        if ffn.state.experts is None:
+        if not ffn.state.of_experts:
             return sensitivities
         asked = ops.any(sensitivities != 0, axis=(0, -1), keepdims=True)
         return ops.where(asked, sensitivities, float("nan"))

@@ -19,7 +19,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea._finding.find import FFN
+from keras_idea._graph.group import FFN
 from keras_idea._groups.state import Live
 from keras_idea._keras.models import make_train_function, renew_state
 from keras_idea._keras.optimizer_variables import (
@@ -59,12 +59,6 @@ class NeuronPruner:
         self.tracks = list(tracks)
         self.learner = learner
         self._method = method or Method()
-
-    @property
-    def attached(self) -> bool:
-        """bool, whether it is at work."""
-        held = [track.ffn.state.active_track for track in self.tracks]
-        return any(live is not None and live.pruner() is self for live in held)
 
     @property
     def variables(self) -> list[keras.Variable]:
@@ -121,10 +115,12 @@ class NeuronPruner:
     def detach(self, model: keras.Model) -> None:
         """Leaves scores and masks with the FFNs, and the optimizer as it was.
 
-        The variables of the model are in sync.
+        The variables of the model are in sync. Nothing happens if it is not at work.
         """
+        if pruner_of(self._optimizer) is not self:
+            return
         if self.learner is not None:
-            self.learner.end()
+            self.learner.put_weights()
         for track in self.tracks:
             _release(track.ffn)
             if track.scheduled:
@@ -224,7 +220,7 @@ def _release(ffn: FFN) -> None:
 
 
 def _warn_unrouted_experts(ffn: FFN) -> None:
-    if ffn.state.experts is None or ffn.width == ffn.full_dim:
+    if not ffn.state.of_experts or ffn.width == ffn.full_dim:
         return
     scores = ops.convert_to_numpy(ffn.scores)
     silent = np.flatnonzero(~scores.any(axis=(0, -1))).tolist()

@@ -35,8 +35,7 @@ if keras.backend.backend() == "torch":
         return values.masked_fill(_spread(cut, mask == 0), 0.0)
 
     def _spread(cut: Cut, pruned: Tensor) -> Tensor:
-        several = cut.group is not None or cut.size > 1 or cut.scattered is not None
-        if several or cut.variable.ndim > 2:
+        if cut.experts is not None or not cut.is_plain or cut.variable.ndim > 2:
             return cut.spread(pruned)
         return pruned[:, None] if cut.variable.ndim - cut.axis == 2 else pruned
 

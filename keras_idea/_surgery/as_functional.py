@@ -5,21 +5,14 @@ It is saved layer by layer, so it can be narrowed anywhere.
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
 
 from keras_idea._graph.follow import OPEN_SIZE, followed
-from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.channels import own_reshape
-from keras_idea._keras.layers import (
-    copy_flags,
-    is_rematerialized,
-    parts_not_rematerialized,
-    rematerialize,
-    walk,
-)
+from keras_idea._keras.layers import copy_flags, walk
 from keras_idea._keras.symbolic import Call, Recording, tensors_in
 from keras_idea._surgery.copying import (
     carry_settings,
@@ -30,6 +23,9 @@ from keras_idea._surgery.copying import (
 from keras_idea._validation import what_was_raised
 from keras_idea.errors import ArgumentError
 from keras_idea.hub.compare import check_same_outputs, example_arrays, outputs_of
+
+#: The layers of a model, each with its copy.
+Copies: TypeAlias = dict[keras.layers.Layer, keras.layers.Layer]
 
 # As many as nothing was recorded with.
 _SAMPLES = 3
@@ -67,7 +63,7 @@ def as_functional(model: keras.Model) -> keras.Model:
             f"{type(model).__name__}. Call it once on a batch."
         )
     calls = _calls(model)
-    copies = _Copies()
+    copies: Copies = {}
     given = getattr(model, "input", None)
     if given is None:
         given = calls.inputs if len(calls.inputs) > 1 else calls.inputs[0]
@@ -85,7 +81,8 @@ def as_functional(model: keras.Model) -> keras.Model:
             outputs = outputs[0]
         copy = keras.Model(inputs, outputs, name=model.name)
         copy_flags(model, copy)
-        copies.assign()
+        for pair in copies.items():
+            _carry_over(*pair)
         _check_same(model, copy)
     except Exception as error:  # of a user's code on tensors of other sizes
         raise ArgumentError(
@@ -97,37 +94,23 @@ def as_functional(model: keras.Model) -> keras.Model:
     return copy
 
 
-class _Copies:
-    """A layer for each layer of the model: of its config, under its path as name."""
-
-    def __init__(self) -> None:
-        self._of: dict[int, tuple[keras.layers.Layer, keras.layers.Layer]] = {}
-        self._names: set[str] = set()
-
-    def of(self, layer: keras.layers.Layer) -> keras.layers.Layer:
-        """The copy of a layer; the same at each of its calls."""
-        if id(layer) not in self._of:
-            copy = of_config(layer, self._name(layer))
-            self._of[id(layer)] = layer, copy
-        return self._of[id(layer)][1]
-
-    def _name(self, layer: keras.layers.Layer) -> str:
+def _copy_of(layer: keras.layers.Layer, copies: Copies) -> keras.layers.Layer:
+    """Returns the copy of a layer, the same at each call, with its path as name."""
+    if layer not in copies:
         path = (layer.path or layer.name).replace("/", "_")
         numbered = (f"{path}_{number}" for number in itertools.count(1))
+        taken = {copy.name for copy in copies.values()}
         names = itertools.chain([layer.name, path], numbered)
-        found = next(name for name in names if name not in self._names)
-        self._names.add(found)
-        return found
+        copies[layer] = of_config(layer, next(n for n in names if n not in taken))
+    return copies[layer]
 
-    def assign(self) -> None:
-        """Gives the copies the values that the model has, and all that was set."""
-        for layer, copy in self._of.values():
-            pairs = list(zip(walk(layer), walk(copy), strict=True))
-            carry_settings(pairs, pairs)
-            for pair in pairs:
-                copy_values(variables_of(layer, *pair))
-            if is_rematerialized(layer) and not is_rematerialized(copy):
-                rematerialize(copy)  # its scope has the layer's name, not the copy's
+
+def _carry_over(layer: keras.layers.Layer, copy: keras.layers.Layer) -> None:
+    """Gives a copy the values that a layer has, and all that was set on it."""
+    pairs = list(zip(walk(layer), walk(copy), strict=True))
+    carry_settings(pairs, pairs)
+    for pair in pairs:
+        copy_values(variables_of(layer, *pair))
 
 
 def _calls(model: keras.Model) -> Recording:
@@ -144,12 +127,6 @@ def _calls(model: keras.Model) -> Recording:
             f"symbolic tensors{f' ({why})' if why else ''}. Build a functional model "
             "of Keras's layers yourself."
         )
-    for layer in found.called:
-        if layer is not model and parts_not_rematerialized(layer):
-            warn_user(
-                f"The copy of '{model.name}' calls the layers in '{layer.name}' one by "
-                "one, so its RematScope is lost. Make these layers in a RematScope too."
-            )
     return found
 
 
@@ -178,7 +155,7 @@ def _to_leave_whole(
             yield layer
 
 
-def _again(call: Call, copies: _Copies, made: dict[int, keras.KerasTensor]) -> None:
+def _again(call: Call, copies: Copies, made: dict[int, keras.KerasTensor]) -> None:
     """Calls a copy of what was called, on what was made in place of its inputs."""
     (args, named), masks = keras.tree.map_structure(
         lambda leaf: made.get(id(leaf), leaf),
@@ -190,7 +167,7 @@ def _again(call: Call, copies: _Copies, made: dict[int, keras.KerasTensor]) -> N
         made[id(call.outputs[0])] = args[0]
         return
     if isinstance(operation, keras.layers.Layer):
-        operation = copies.of(operation)
+        operation = _copy_of(operation, copies)
         named |= masks
         if named.get("training") is None:
             named.pop("training", None)

@@ -6,7 +6,8 @@ from typing import TypeAlias
 import keras
 
 from keras_idea._finding.explain import why_nothing
-from keras_idea._finding.find import FFN, find_groups
+from keras_idea._finding.find import find_groups
+from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import KINDS, NEURONS, KindName
 from keras_idea._keras.layers import called_parts, student_of, walk
 from keras_idea._keras.optimizer_variables import innermost, parts, trained_variables

@@ -7,8 +7,9 @@ from typing import Any, TypeVar, overload
 import keras
 import numpy as np
 
-from keras_idea._finding.find import FFN, find_groups
+from keras_idea._finding.find import find_groups
 from keras_idea._graph.configs import check_configs, warn_of_stuck
+from keras_idea._graph.group import FFN
 from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.layers import is_built, student_of
 from keras_idea._keras.models import compile_arguments

@@ -17,6 +17,7 @@ from keras_idea._graph.configs import warn_of_stuck
 from keras_idea._groups.state import NeuronState, scope_at
 from keras_idea._keras.channels import own_reshape
 from keras_idea._keras.layers import (
+    NOTED,
     copy_flags,
     first_argument,
     is_built,
@@ -83,15 +84,11 @@ def rebuilt(
     `overrides` are of the config of a KerasHub backbone, a task's too. Layers that are
     `gone` return what they are given; a KerasHub config must leave them out.
     """
-    if not is_task(model) and not is_backbone(model):
-        copy = _Maker(gone).of(model)
-        pairs = plain = list(_pairs(model, copy, gone))
-    else:
-        with without_values():
-            # An optimizer would have values.
-            plain = list(_pairs(model, _of_hub(model, {}, compile=False)))
-        copy = _of_hub(model, overrides)
-        pairs = list(_pairs(model, copy, gone))
+    copy = _Maker(gone, overrides).of(model)
+    pairs = plain = list(_pairs(model, copy, gone))
+    if is_task(model) or is_backbone(model):
+        with without_values():  # an optimizer would have some
+            plain = list(_pairs(model, _Maker(compile=False).of(model)))
     carry_settings(pairs, plain)
     return copy
 
@@ -106,6 +103,9 @@ def carry_settings(
     made = {id(old): own_settings(new) for old, new in as_made}
     for old, new in pairs:
         copy_flags(old, new)
+        noted, others = getattr(old, NOTED, None), getattr(new, NOTED, None)
+        if noted is not None and others is not None:
+            others.config = dict(noted.config)  # of a model, Keras notes the defaults
         before = made[id(old)]
         vars(new).update(
             (name, value)
@@ -114,25 +114,26 @@ def carry_settings(
         )
 
 
-def _of_hub(model: Any, overrides: Mapping[str, Any], **arguments: Any) -> Any:
-    if not is_task(model):
-        return rebuild_backbone(model, overrides)
-    return rebuild_task(model, rebuild_backbone(model.backbone, overrides), **arguments)
-
-
 class _Maker:
-    """Makes layers like those of a model, each once, without values.
+    """Makes layers like those of a model, each once.
 
-    Layers that are `gone` return what they are given.
+    Layers that are `gone` return what they are given. `overrides` are of the config of
+    a KerasHub backbone, `arguments` of its task.
     """
 
-    def __init__(self, gone: Sequence[Any] = ()) -> None:
-        self._gone = set(map(id, gone))
+    def __init__(
+        self,
+        gone: Sequence[Any] = (),
+        overrides: Mapping[str, Any] | None = None,
+        **arguments: Any,
+    ) -> None:
+        self._gone, self._skipped = gone, set(map(id, gone))
+        self._overrides, self._arguments = overrides, arguments
         self._made: dict[int, Any] = {}
 
     def of(self, layer: Any) -> Any:
         """The copy of a layer, or of an operation in a functional graph."""
-        if id(layer) in self._gone:
+        if id(layer) in self._skipped:
             return layer
         if hasattr(layer, "adapt") and not layer.weights:
             return layer  # a table of words, which no config holds
@@ -144,17 +145,17 @@ class _Maker:
         if not isinstance(layer, keras.layers.Layer):
             return own_reshape(layer)
         if is_backbone(layer) or is_task(layer):
-            made = (
-                rebuild_task(layer, self.of(layer.backbone))
-                if is_task(layer)
-                else rebuild_backbone(layer)
-            )
+            if is_task(layer):
+                made = rebuild_task(layer, self.of(layer.backbone), **self._arguments)
+            else:
+                made = rebuild_backbone(layer, self._overrides)
             # A graph around it may use its layers too, as embeddings are.
-            self._made.update((id(old), new) for old, new in _pairs(layer, made))
+            pairs = _pairs(layer, made, self._gone)
+            self._made.update((id(old), new) for old, new in pairs)
             return made
         cls = type(layer)
         if cls.__init__ is keras.Sequential.__init__:
-            held = [part for part in sublayers(layer) if id(part) not in self._gone]
+            held = [part for part in sublayers(layer) if id(part) not in self._skipped]
             return cls(list(map(self.of, held)), name=layer.name)
         if isinstance(layer, Functional) and made_of_tensors(cls):
             # Not `layer` itself, whose losses Keras would look for in a config.
@@ -176,7 +177,7 @@ class _Maker:
         return made
 
     def _call(self, layer: Any, *args: Any, **kwargs: Any) -> Any:
-        if id(layer) in self._gone:
+        if id(layer) in self._skipped:
             return first_argument(layer.call, args, kwargs)
         return layer(*args, **kwargs)
 

@@ -8,9 +8,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea._finding.find import FFN
 from keras_idea._graph.configs import Stuck, set_configs, warn_of_stuck
 from keras_idea._graph.follow import followed
+from keras_idea._graph.group import FFN
 from keras_idea._groups.cut import Cut
 from keras_idea._groups.kinds import CHANNELS, FEATURES
 from keras_idea._keras.around import layers_around
@@ -84,7 +84,7 @@ def _widen(cut: Cut, kept: np.ndarray) -> Callable[[], None]:
     variable = cut.variable
     if not cut.weights_axes:  # a number a neuron: biases, masks and what counts them
         return functools.partial(resize, variable, ops.copy(variable.value))
-    places, length = cut.places(kept), variable.shape[cut.axis]
+    places, length = cut.kept_entries(kept), variable.shape[cut.axis]
     return lambda: resize(variable, cut.widened(places, length))
 
 
@@ -133,24 +133,23 @@ def narrow_whole(
     if not pairs:
         return []
     ffns = [ffn for ffn, _ in pairs]
-    before = [ffn.hidden_dim for ffn in ffns]
+    units = [(ffn.hidden_dim, kept.shape[-1]) for ffn, kept in pairs]
+    variables = []
     optimizer = built_optimizer(model)
     if optimizer is not None:
         check_carriable(optimizer)
     with scope_of(model), contextlib.ExitStack() as undo:
         for ffn, kept in pairs:
             ffn.state.full_dim = ffn.full_dim
-            undo.callback(ffn.weights.set_hidden_dim, ffn.hidden_dim)
+            undo.callback(ffn.tell)
             for cut in [*ffn.held_cuts(), *ffn.state.cuts()]:
                 undo.callback(narrow_variable(optimizer, cut, kept))
-            ffn.weights.set_hidden_dim(kept.shape[-1])
+                variables.append(cut.variable)
+            ffn.tell()
         undo.pop_all()  # all are narrow: nothing is put back
     if any(ffn.kind in (CHANNELS, FEATURES) for ffn in ffns):
         tell_shapes(student_of(model), followed(model))
     refresh(model)
-    units = [(n, ffn.hidden_dim) for n, ffn in zip(before, ffns, strict=True)]
-    cuts = [cut for ffn in ffns for cut in [*ffn.held_cuts(), *ffn.state.cuts()]]
-    variables = [cut.variable for cut in cuts]
     held = [layer for ffn in ffns for layer in ffn.layers]
     for layer in layers_around(model, held):
         warn_of_stuck(set_configs(layer, variables, units))

@@ -5,6 +5,7 @@ average. Keras names it after that one (`add_variable_from_reference`), so the l
 path that a name begins with says whose it is.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 import keras
@@ -70,7 +71,7 @@ def check_carriable(optimizer: keras.Optimizer) -> None:
 def with_slots(optimizer: keras.Optimizer | None, cut: Cut) -> list[Cut]:
     """A variable and its slots, as they are to be cut; its own cut first."""
     slots = [] if optimizer is None else slots_of(optimizer, cut.variable)
-    return [cut, *(cut.of(slot, cut.axis) for slot in slots)]
+    return [cut, *(dataclasses.replace(cut, variable=slot) for slot in slots)]
 
 
 def copy_optimizer(

@@ -16,7 +16,7 @@ import numpy as np
 from keras import ops
 
 from keras_idea import _processes as processes
-from keras_idea._finding.find import FFN
+from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import KINDS, NEURONS
 from keras_idea._keras.channels import channel_axis
 from keras_idea._keras.float32_products import float32_products
@@ -37,8 +37,6 @@ HELD_OUT = 4
 _RIDGES = tuple(10.0**power for power in range(-6, 2))
 # The most numbers of a batch to fit a convolution on: of more places, some are drawn.
 _BATCH_NUMBERS = 2**24
-# The products of so many rows take half a GB.
-_MOST_ROWS = 8192
 _CONVOLUTIONS = (keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D)
 _LEAVE = "Leave `refit` out, or exclude that group."
 
@@ -179,14 +177,12 @@ def readers_of(groups: Sequence[FFN]) -> list[Reader]:
         if not KINDS[group.kind].by_readers:
             found.append(_reader(group))
             continue
-        cuts = group.weights.own_cuts()
-        for layer, cut in zip(group.weights.readers, cuts, strict=True):
-            kernel, entries = cut.variable, cut.entries
-            assert entries is not None  # of channels
+        for layer, cut in zip(group.readers, group.outgoing_cuts(), strict=True):
+            kernel = cut.variable
             if id(kernel) not in convolving:
                 convolving[id(kernel)] = _sliding(group, layer, kernel)
             steps = kernel.shape[cut.axis] * np.arange(math.prod(kernel.shape[:-2]))
-            rows = np.add.outer(entries.places, steps).reshape(group.hidden_dim, -1)
+            rows = np.add.outer(cut.places, steps).reshape(group.hidden_dim, -1)
             convolving[id(kernel)].rows.append((group, rows))
     found += convolving.values()
     for reader in found:
@@ -199,35 +195,31 @@ def readers_of(groups: Sequence[FFN]) -> list[Reader]:
 
 
 def _reader(group: FFN) -> Reader:
-    """What reads neurons or heads."""
-    if group.kind == NEURONS and group.weights.shown_by is None:
+    """Returns what reads neurons or heads, which must be its first axes."""
+    if group.kind == NEURONS and group.shown_by is None:
         raise ArgumentError(
             f"refit=True needs the hidden activations of {group.name}, which no single "
             f"layer is called on (experts, or several readers). {_LEAVE}"
         )
-    kernel = _first_axes(group)
-    heads_apart = group.kind != NEURONS and len(kernel.shape) > 2
-    outputs = math.prod(kernel.shape[2 if heads_apart else 1 :])
-    rows = np.arange(math.prod(kernel.shape) // outputs).reshape(group.hidden_dim, -1)
-    look = functools.partial(capture_of, group)
-    bias = group.weights.reader_bias
-    return Reader(group.name, kernel, bias, look, outputs, [(group, rows)])
-
-
-def _first_axes(group: FFN) -> keras.Variable:
-    """Returns the kernel that reads a group; its first axes must be the units."""
     last = group.kernel_cuts()[-1]
-    first = last.axis == 0 and (group.kind == NEURONS or not last.scattered)
-    for reader in group.weights.readers[:1]:
-        if group.kind != NEURONS and isinstance(reader, keras.layers.EinsumDense):
-            inputs, kernel = reader.equation.split("->")[0].split(",")
-            first = kernel[:2] == inputs[-2:]
+    kernel, first = last.variable, last.axis == 0
+    if group.kind != NEURONS:
+        first &= last.in_order
+        for reader in group.readers[:1]:
+            if isinstance(reader, keras.layers.EinsumDense):
+                inputs, axes = reader.equation.split("->")[0].split(",")
+                first = axes[:2] == inputs[-2:]
     if not first:
         raise ArgumentError(
             f"refit=True cannot fit {group.name}: its heads are not the first axes of "
             f"the kernel that reads them. {_LEAVE}"
         )
-    return last.variable
+    heads_apart = group.kind != NEURONS and len(kernel.shape) > 2
+    outputs = math.prod(kernel.shape[2 if heads_apart else 1 :])
+    rows = np.arange(math.prod(kernel.shape) // outputs).reshape(group.hidden_dim, -1)
+    look = functools.partial(capture_of, group)
+    bias = group.reader_bias
+    return Reader(group.name, kernel, bias, look, outputs, [(group, rows)])
 
 
 def _sliding(group: FFN, layer: Any, kernel: keras.Variable) -> Reader:
@@ -241,11 +233,6 @@ def _sliding(group: FFN, layer: Any, kernel: keras.Variable) -> Reader:
         )
     outputs = kernel.shape[-1]
     rows = math.prod(kernel.shape) // outputs
-    if rows > _MOST_ROWS:
-        raise ArgumentError(
-            f"'{layer.path}', which reads {group.name}, reads {rows:,} numbers per "
-            f"output; refit=True supports at most {_MOST_ROWS:,}. {_LEAVE}"
-        )
     read = functools.partial(_flat if dense else _patches, layer, rows)
     look = functools.partial(kernel_capture, layer, read)
     return Reader(layer.path, kernel, layer.bias, look, outputs, [])

@@ -6,18 +6,17 @@ variable changes: values are replaced in a `keras.StatelessScope`.
 """
 
 import contextlib
-import functools
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_idea import _processes as processes
-from keras_idea._finding.find import FFN
-from keras_idea._graph.configs import Stuck, set_configs
+from keras_idea._graph.configs import Stuck, as_if, set_configs
 from keras_idea._graph.follow import OPEN_SIZE
+from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import CHANNELS, KindName
 from keras_idea._keras.callbacks import warn_user
 from keras_idea._keras.layers import (
@@ -25,7 +24,6 @@ from keras_idea._keras.layers import (
     student_of,
     walk,
 )
-from keras_idea._keras.variables import shaped
 from keras_idea._signals import held_back
 from keras_idea._typing import Tensor
 from keras_idea._validation import what_was_raised
@@ -90,8 +88,8 @@ def try_cuts(model: keras.layers.Layer, cuts: Cuts) -> None:
 
 def _try(part: keras.layers.Layer, cuts: Cuts) -> None:
     """As `try_cuts`, of a part of a model that can be called."""
-    trial = _Trial(part, size_for([group for group, _ in cuts]))
     try:
+        trial = _Trial(part, size_for([group for group, _ in cuts]))
         failure = trial.failure(cuts)
     except Exception as error:  # of the masked model: out of memory, for one
         warn_user(
@@ -100,65 +98,78 @@ def _try(part: keras.layers.Layer, cuts: Cuts) -> None:
             "those of the masked one on your data."
         )
         return
-    while failure and len(cuts) > 1:
-        half = len(cuts) // 2
-        first = trial.failure(cuts[:half])
-        cuts = cuts[:half] if first else cuts[half:]
-        failure = first or failure
-    if failure:
-        [(group, _)] = cuts
-        raise ArgumentError(
-            f"The {group.units} of {group.name} cannot be pruned: without half of "
-            f"them, {failure}. The model's code reads them elsewhere, or computes "
-            "with their number. Leave them out: groups=lambda ffn: ffn.name != "
-            f"{group.name!r}."
-        )
+    if failure is None:
+        return
+    guilty = failure.among(cuts)
+    while len(guilty) > 1 and not failure.stuck:
+        half = len(guilty) // 2
+        first = trial.failure(guilty[:half])
+        if first is not None and first.stuck:
+            break  # their config holds one number for all of them
+        guilty = guilty[:half] if first else guilty[half:]
+    names = [group.name for group, _ in guilty]
+    others = f" and {len(names) - 1} more groups" if len(names) > 1 else ""
+    raise ArgumentError(
+        f"The {guilty[0][0].units} of {names[0]}{others} cannot be pruned: without "
+        f"half of them, {failure.why}. Leave them out: groups=lambda ffn: ffn.name not "
+        f"in {names}."
+    )
+
+
+class _Failure(NamedTuple):
+    """Why a narrow model fails, and the layers whose configs cannot follow."""
+
+    why: str
+    stuck: Sequence[keras.layers.Layer] = ()
+
+    def among(self, cuts: Cuts) -> Cuts:
+        """The groups in those layers, or all."""
+        inside = {id(part) for layer in self.stuck for part in walk(layer)}
+        theirs = [each for each in cuts if inside & set(map(id, each[0].layers))]
+        return theirs or cuts
 
 
 class _Trial:
     """One model on one example."""
 
     def __init__(self, model: keras.layers.Layer, size: int) -> None:
-        self._model, self._size = model, size
-        self._stuck: list[Stuck] = []
-
-    @functools.cached_property
-    def _inputs(self) -> Any:
-        inputs = example_arrays(self._model, self._size)
-        if inputs is None:
+        self._model, self._inputs = model, example_arrays(model, size)
+        if self._inputs is None:
             raise ArgumentError("the shapes or types of its inputs are not known")
-        return inputs
-
-    @functools.cached_property
-    def _values(self) -> dict[int, Tensor]:
-        """By the `id` of a variable, its value; torch keeps no graph of it."""
-        rng, values = np.random.default_rng(0), {}
-        for variable in self._model.variables:
+        rng = np.random.default_rng(0)
+        self._values: dict[int, Tensor] = {}  # torch keeps no graph of them
+        for variable in model.variables:
             value = ops.stop_gradient(variable.value)
             if variable.trainable and keras.backend.is_float_dtype(variable.dtype):
                 if float(ops.max(ops.abs(value))) < _SMALL:
                     value = ops.cast(0.05 * rng.normal(size=value.shape), value.dtype)
-            values[id(variable)] = value
-        return values
+            self._values[id(variable)] = value
 
-    def failure(self, cuts: Cuts) -> str:
-        """What is wrong with the narrow model, or "" if it equals the masked one."""
+    def failure(self, cuts: Cuts) -> _Failure | None:
+        """What is wrong with the narrow model; None: it equals the masked one."""
         masked, tolerance = self._outputs(self._masked(cuts)), tolerance_of(self._model)
         if not any(np.isfinite(made).any() for made in masked):
             raise ArgumentError("its outputs are not finite")
+        values, stuck = dict(self._values), list[Stuck]()
+        units = [(group.hidden_dim, kept.shape[-1]) for group, kept in cuts]
         try:
-            with self._narrow(cuts) as values:
-                narrow = self._outputs(values)
+            with contextlib.ExitStack() as undo:
+                changed = undo.enter_context(as_if(cuts, values))
+                stuck = set_configs(self._model, changed, units, undo)
+                found = self._outputs(values)
         except Exception as error:
             raised = f"the model raises {what_was_raised(error)}"
-            for layer, why in self._stuck:
-                return f"{raised}. The config of {layer.name!r} {why}"
-            return raised
-        if _same(masked, narrow, tolerance):
-            return ""
+            for layer, why in stuck[:1]:
+                raised += f". The config of {layer.name!r} {why}"
+            return _Failure(raised, [layer for layer, _ in stuck])
+        if _same(masked, found, tolerance):
+            return None
         if not _same(masked, self._outputs(self._masked(cuts)), tolerance):
             raise ArgumentError("its outputs are random")
-        return "the model computes something else than with zeros in their place"
+        return _Failure(
+            "the model computes something else than with zeros in their place. Its "
+            "code reads them elsewhere, or computes with their number"
+        )
 
     def _masked(self, cuts: Cuts) -> dict[int, Tensor]:
         values = dict(self._values)
@@ -170,26 +181,6 @@ class _Trial:
                 stays = cut.spread(ops.convert_to_tensor(mask), 1) > 0
                 values[id(cut.variable)] = ops.where(stays, value, 0)
         return values
-
-    @contextlib.contextmanager
-    def _narrow(self, cuts: Cuts) -> Iterator[dict[int, Tensor]]:
-        """A scope in which the model says that it is narrow; yields the values."""
-        values, changed = dict(self._values), []
-        units = [(group.hidden_dim, kept.shape[-1]) for group, kept in cuts]
-        with contextlib.ExitStack() as undo:
-            for group, kept in cuts:
-                # Before the shapes, so that it is called once they are as before.
-                undo.callback(group.weights.set_hidden_dim, group.hidden_dim)
-                states = group.state.cuts() if group.holds_state else []
-                for cut in [*group.held_cuts(), *states]:
-                    value = cut.take(kept, values[id(cut.variable)])
-                    values[id(cut.variable)] = value
-                    undo.enter_context(shaped(cut.variable, tuple(value.shape)))
-                    undo.callback(cut.narrow_labels(kept))
-                    changed.append(cut.variable)
-                group.weights.set_hidden_dim(kept.shape[-1])
-            self._stuck = set_configs(self._model, changed, units, undo)
-            yield values
 
     def _outputs(self, values: dict[int, Tensor]) -> list[np.ndarray]:
         state = [(variable, values[id(variable)]) for variable in self._model.variables]

@@ -128,9 +128,8 @@ def constraint_slope(
     return -by_sparsity * p * (1.0 - p) / p.shape[-1]
 
 
-def constraint_ascent(sparsity: Tensor, target: float | Tensor) -> Tensor:
-    """Computes the derivative of the constraint, a mean over layers, by `lambda`."""
-    gaps = ops.cast(sparsity, "float32") - target
+def constraint_ascent(gaps: Tensor) -> Tensor:
+    """Computes the derivative of the constraint by `lambda`; `gaps` are `s - t`."""
     return ops.stack([ops.mean(gaps), ops.mean(ops.square(gaps))])
 
 

@@ -56,7 +56,7 @@ def top_k_mask(
 def take_neurons(
     tensor: Tensor,
     kept: Sequence[int] | np.ndarray | Tensor,
-    axis: int | None,
+    axis: int,
     group: int | None = None,
 ) -> Tensor:
     """Slices a tensor to the kept neurons, on its own device.
@@ -65,9 +65,7 @@ def take_neurons(
         tensor: tensor of any shape.
         kept: int array. Ascending indices of the kept neurons; `(groups, kept)` if each
             entry along `group` keeps others.
-        axis: int or None. The axis of the neurons. None means that the tensor has none,
-            and returns a copy: on jax two variables that share an array cannot both be
-            donated to a train step.
+        axis: int. The axis of the neurons.
         group: int or None. The axis of experts that have their own neurons, before or
             after `axis`. None means that there is none. Defaults to None.
 
@@ -79,8 +77,6 @@ def take_neurons(
     >>> keras.ops.convert_to_numpy(take_neurons(kernel, [0, 3], axis=1)).tolist()
     [[1, 4], [5, 8]]
     """
-    if axis is None:
-        return ops.copy(tensor)
     kept = ops.convert_to_tensor(kept, dtype="int32")
     if group is None:
         return ops.take(tensor, kept, axis=axis)

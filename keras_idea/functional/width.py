@@ -169,28 +169,3 @@ def _in_tiles(units: int, schedule: CubicWidth) -> int:
     if schedule.going <= _MOST * (_TILE - 1):
         return units
     return -(-units // _TILE) * _TILE
-
-
-def compaction_widths(
-    compact: Compact,
-    schedules: Sequence[CubicWidth],
-    end_step: int,
-    parts: int = 1,
-    eager: bool = False,
-) -> dict[int, list[int]]:
-    """Returns step -> the units of each group, as `schedules`, from that step on.
-
-    The steps are those of `narrowing_steps`. `parts` devices share a group's units if
-    they divide them.
-    """
-    steps = narrowing_steps(compact, schedules, end_step, eager)
-    widths = {
-        step: [
-            stored_width(each(step), each, 1 if each.full_dim % parts else parts)
-            for each in schedules
-        ]
-        for step in steps
-    }
-    # Methods that decide once may have a schedule that falls one step later.
-    targets = [schedule.target_dim for schedule in schedules]
-    return {**widths, **dict.fromkeys(steps[-1:], targets)}

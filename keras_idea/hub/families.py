@@ -3,11 +3,10 @@
 import dataclasses
 import types
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import keras
 
-from keras_idea._groups.cut import Packing
 from keras_idea.errors import ArgumentError
 
 #: The tokens of every vocabulary besides the special ones: all text has an id.
@@ -23,13 +22,14 @@ class Untraced:
         inside: str, attribute of a block that holds them; "": the block does.
         experts: bool, whether they are a mixture's experts: three-dimensional variables
             of a layer, the experts along the first axis.
-        packing: how the gate is stored in the variable up; see `Cut`.
+        packing: how the gate is stored in the variable up. "halves": of neuron j of F
+            it is F + j; "pairs": 2 j + 1, next to up's 2 j.
     """
 
     names: str
     inside: str = ""
     experts: bool = True
-    packing: Packing = ""
+    packing: Literal["", "halves", "pairs"] = ""
 
 
 _EXPERT = "_expert_feedforward_{}_dense"

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -11,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_idea._keras.layers import has_call, without_remat
+from keras_idea._keras.layers import without_remat
 from keras_idea._keras.resumed import Kept, PassEnd, resuming
 from keras_idea._typing import Tensor
 from keras_idea._validation import check_int
@@ -82,6 +81,8 @@ class Samples:
             left -= size
             if left <= 0:
                 return
+        if left == self._num_samples:
+            raise ArgumentError("`data` hold no sample. Give at least one.")
 
     def _parts(self) -> Iterator[Any]:
         """Yields the data of single batches."""
@@ -121,40 +122,27 @@ def captured(
     captures: Sequence[Capture],
     samples: Iterable[Batch],
     eager: bool = False,
-    scopes: Iterable[contextlib.AbstractContextManager[None]] | None = None,
 ) -> list[tuple[np.ndarray, float]]:
     """Runs a model in evaluation mode over samples, and sums what captures find.
 
     Returns (sums, samples) for each capture, in float64; the model is unchanged.
-    `eager` compiles nothing, which is faster for few samples. `scopes` has a context
-    manager for each batch.
+    `eager` compiles nothing, which is faster for few samples.
     """
-    if not has_call(model):
-        raise ArgumentError(
-            f"Model '{model.name}' has no `call`, so a pruning method cannot run it on "
-            "`data`. Use method='sensitivity', or give the model a `call`."
-        )
     runner = _Runner(model, captures)
     runner.run_eagerly = eager
-    totals: list[tuple[np.ndarray, float]] | None = None
+    totals = [(np.zeros(()), 0.0)] * len(captures)
     with contextlib.ExitStack() as changes:
         for capture in captures:
             changes.enter_context(capture.looking())
         # A rematerialized call would not let the statistics out.
         changes.enter_context(without_remat(model))
-        scopes = scopes or itertools.repeat(contextlib.nullcontext())
-        for batch, scope in zip(samples, scopes, strict=False):
-            with scope:
-                found = runner.predict_on_batch(
-                    {"inputs": batch.inputs, "masks": batch.masks}
-                )
-            new = [(sums.astype("float64"), float(n)) for sums, n in found]
-            if totals is not None:
-                pairs = zip(totals, new, strict=True)
-                new = [(a + b, n + more) for (a, n), (b, more) in pairs]
-            totals = new
-    if totals is None:
-        raise ArgumentError("The calibration data hold no sample. Give at least one.")
+        for batch in samples:
+            given = {"inputs": batch.inputs, "masks": batch.masks}
+            found = runner.predict_on_batch(given)
+            totals = [
+                (total + sums.astype("float64"), count + float(n))
+                for (total, count), (sums, n) in zip(totals, found, strict=True)
+            ]
     return totals
 
 
@@ -225,6 +213,9 @@ class Passes:
         """Sums a statistic over all samples, in a pass up to what it looks at."""
         capture = look(statistic)
         capture.ends_pass = True
-        scopes = [resuming(self._model, kept) for kept in self._kept]
-        [(sums, _)] = captured(self._model, [capture], self._batches, True, scopes)
-        return sums
+        total = np.zeros(())
+        for batch, kept in zip(self._batches, self._kept, strict=True):
+            with resuming(self._model, kept):
+                [(sums, _)] = captured(self._model, [capture], [batch], eager=True)
+            total = total + sums
+        return total

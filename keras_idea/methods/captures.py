@@ -60,16 +60,30 @@ class Capture:
     def looking(self) -> Iterator[None]:
         """Opens a block in which the calls of the layers are recorded."""
         self._seen: set[int] = set()
+        owner = [] if self.owner is None else [(None, self.owner)]
         with contextlib.ExitStack() as scopes:
-            if self.owner is not None:
-                scopes.enter_context(_around(self.owner, before=self._note))
-            for place, layer in enumerate(self.layers):
-                see = functools.partial(self._see, place)
-                scopes.enter_context(_around(layer, after=see))
+            for place, layer in [*owner, *enumerate(self.layers)]:
+                call = self._watched(place, layer.call)
+                scopes.enter_context(instead(layer, "call", call))
             yield
 
-    def _note(self, inputs: Tensor) -> None:
-        self._owner_mask = mask_of(inputs)
+    def _watched(self, place: int | None, call: Callable[..., Any]) -> Callable:
+        """Returns a call that shows what a layer is given and returns.
+
+        Of the owner, whose place is None, only the mask of its inputs is noted.
+        """
+
+        @functools.wraps(call)  # Keras asks for the arguments that it fills in
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            inputs = first_argument(call, args, kwargs)
+            if place is None:
+                self._owner_mask = mask_of(inputs)
+                return call(*args, **kwargs)
+            outputs = call(*args, **kwargs)
+            self._see(place, inputs, outputs)
+            return outputs
+
+        return watched
 
     def _see(self, place: int, inputs: Tensor, outputs: Any) -> None:
         if self.found is None:
@@ -129,11 +143,12 @@ class Capture:
 
 def layer_capture(layer: keras.layers.Layer, statistic: Statistic) -> Capture:
     """Returns a capture of a layer's inputs and (first) outputs."""
-
-    def read(place: int, inputs: Tensor, outputs: Any) -> tuple[Tensor, Tensor]:
-        return inputs, keras.tree.flatten(outputs)[0]
-
-    return Capture(layer.path, [layer], read, statistic)
+    return Capture(
+        layer.path,
+        [layer],
+        lambda _, inputs, outputs: (inputs, keras.tree.flatten(outputs)[0]),
+        statistic,
+    )
 
 
 def kernel_capture(
@@ -143,17 +158,15 @@ def kernel_capture(
 
     `read` makes it, `(B, P, R)`, of the layer's inputs.
     """
-
-    def of_inputs(place: int, inputs: Tensor, outputs: Any) -> tuple[Tensor]:
-        return (read(inputs),)
-
-    return Capture(layer.path, [layer], of_inputs, statistic, masks=False)
+    return Capture(
+        layer.path, [layer], lambda _, x, made: (read(x),), statistic, masks=False
+    )
 
 
 def capture_of(group: Any, statistic: Statistic) -> Capture:
     """Returns the capture of the activations of a group's units."""
     if KINDS[group.kind].by_readers:
-        places = group.weights.read_places()
+        places = group.read_places()
 
         def channels(place: int, inputs: Tensor, outputs: Any) -> tuple[Tensor]:
             layer, of_units = places[place]
@@ -164,7 +177,7 @@ def capture_of(group: Any, statistic: Statistic) -> Capture:
         layers = [layer for layer, _ in places]
         return Capture(group.name, layers, channels, statistic, masks=False)
     heads = group.kind == KV_GROUPS
-    reader = group.weights.readers[0] if heads else group.weights.shown_by
+    reader = group.readers[0] if heads else group.shown_by
     if reader is None or (heads and dense_of(reader) is not reader):
         raise ArgumentError(
             f"The hidden activations of {group.name} are the input of no single layer, "
@@ -179,28 +192,9 @@ def capture_of(group: Any, statistic: Statistic) -> Capture:
         elif heads and len(stored_kernel(reader).shape) > 2:  # heads have an axis
             features = inputs.shape[-2] * inputs.shape[-1]
             inputs = ops.reshape(inputs, (*ops.shape(inputs)[:-2], features))
-        elif heads and (entries := group.kernel_cuts()[-1].scattered) is not None:
-            inputs = ops.take(inputs, entries.places.ravel().astype("int32"), axis=-1)
+        elif heads and not (cut := group.kernel_cuts()[-1]).in_order:
+            inputs = ops.take(inputs, cut.places.ravel().astype("int32"), axis=-1)
         return (inputs,)
 
     owner = group.layer if heads else None
     return Capture(group.name, [reader], units, statistic, owner)
-
-
-def _around(
-    layer: keras.layers.Layer,
-    before: Callable[[Tensor], None] = lambda inputs: None,
-    after: Callable[[Tensor, Any], None] = lambda inputs, outputs: None,
-) -> contextlib.AbstractContextManager[None]:
-    """Lets functions see what a layer is called on, and what it returns."""
-    call = layer.call
-
-    def watched_call(*args: Any, **kwargs: Any) -> Any:
-        inputs = first_argument(call, args, kwargs)
-        before(inputs)
-        outputs = call(*args, **kwargs)
-        after(inputs, outputs)
-        return outputs
-
-    # Keras asks the signature of `call` for the arguments that it fills in.
-    return instead(layer, "call", functools.wraps(call)(watched_call))

@@ -174,8 +174,8 @@ class MaskLearner:
         self.masks, self.begin_step, self.prune_steps = masks, begin_step, prune_steps
         self.method = method
         self.multipliers: keras.Variable = None  # (3, 2): values and their moments
-        #: bool, whether it is at work; and whether it continues from a checkpoint.
-        self.begun = self.continues = False
+        #: bool, whether it continues from a checkpoint.
+        self.continues = False
         #: By the `id` of a kernel that reads units: the kernel, `z W`, and its `W`.
         self.weights: dict[int, tuple[keras.Variable, keras.Variable]] = {}
 
@@ -212,7 +212,6 @@ class MaskLearner:
         for variable, array in zip(self.learned, arrays, strict=True):
             variable.assign(array)
         self._keep_weights()
-        self.begun = True
         self.draw(step)
 
     def draw(self, step: int | Tensor) -> None:
@@ -227,11 +226,6 @@ class MaskLearner:
         """Gives the kernels `W`."""
         for kernel, weight in self.weights.values():
             kernel.assign(ops.copy(weight.value))
-
-    def end(self) -> None:
-        """Ends its work: the kernels are `W` again."""
-        self.put_weights()
-        self.begun = False
 
     def decide(self) -> list[Decision]:
         """Returns the deterministic masks of all groups, with their soft values."""
@@ -284,33 +278,28 @@ class MaskLearner:
         grown = ops.minimum(grown, 1.0)
         due = [(1 - m.target_dim / m.ffn.hidden_dim) * grown for m in self.masks]
         found = [hc.expected_sparsity(m.log_alpha) for m in self.masks]
-        found = [ops.reshape(of_rows, (-1,)) for of_rows in found]
-        dues = [ops.zeros_like(f) + d for f, d in zip(found, due, strict=True)]
-        ascent = hc.constraint_ascent(ops.concatenate(found), ops.concatenate(dues))
+        pairs = zip(found, due, strict=True)
+        gaps = ops.concatenate([ops.reshape(s - t, (-1,)) for s, t in pairs])
+        ascent = hc.constraint_ascent(gaps)
         rate = CosineDecay(method.multiplier_learning_rate, 0.0, steps_in_all)(elapsed)
         multipliers = self.multipliers.value
         new = hc.adam_step(multipliers, ascent, elapsed + 1.0, -rate)
-        rows = sum(of_rows.shape[0] for of_rows in found)
         rate = CosineDecay(method.mask_learning_rate, 0.0, steps_in_all)(elapsed)
         for mask, by_mask, target in zip(self.masks, by_masks, due, strict=True):
             before = mask.learned.value
             log_alpha, by_mask = before[0], by_mask + before[3]
             gradient = hc.sample_slope(log_alpha, mask.noise(steps)) * by_mask
             slope = hc.constraint_slope(log_alpha, target, multipliers[0])
-            gradient = gradient + slope / rows
+            gradient = gradient + slope / gaps.shape[0]
             value = ops.clip(log_alpha, hc.MINIMUM, hc.MAXIMUM)
             old = ops.stack([value, before[1], before[2]])
             after = hc.adam_step(old, gradient, elapsed + 1.0, rate)
             # A unit whose gradient is not finite was not measured.
             after = ops.where(ops.isfinite(gradient), after, old)
             after = ops.concatenate([after, ops.zeros_like(by_mask)[None]])
-            if is_step_end is not True:
-                gathered = ops.concatenate([before[:3], by_mask[None]])
-                after = ops.where(is_step_end, after, gathered)
-            mask.learned.assign(after)
-        if is_step_end is not True:
-            new = ops.where(is_step_end, new, multipliers)
-        self.multipliers.assign(new)
+            gathered = ops.concatenate([before[:3], by_mask[None]])
+            mask.learned.assign(ops.where(is_step_end, after, gathered))
+        self.multipliers.assign(ops.where(is_step_end, new, multipliers))
         self.draw(steps + completed)
 
     def _keep_weights(self) -> None:

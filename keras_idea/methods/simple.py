@@ -11,7 +11,7 @@ from keras_idea._groups.state import Scoring
 from keras_idea._typing import Tensor
 from keras_idea._validation import check_int
 from keras_idea.functional.importance import Reduction
-from keras_idea.methods.calibration import Data, Samples
+from keras_idea.methods.calibration import Samples
 from keras_idea.methods.method import Gradients, Method
 
 
@@ -104,12 +104,6 @@ class Random(Method):
 
     Args:
         seed: int >= 0. The seed of the draw. Defaults to 0.
-        data: samples or None. The model's inputs, as for `Activation`. Only `refit`
-            uses them. Defaults to None.
-        num_samples: int >= 1. The most samples to use. Defaults to 1024.
-        batch_size: int >= 1. Samples per batch, if `data` are arrays. Defaults to 32.
-        refit: bool. Whether to fit what reads the neurons that stay to the data, as
-            `shrink` does with `refit=True`. It needs `data`. Defaults to False.
 
     Raises:
         ValueError: If an argument is outside its range.
@@ -124,17 +118,8 @@ class Random(Method):
 
     name = "random"
 
-    def __init__(
-        self,
-        seed: int = 0,
-        data: Data | None = None,
-        num_samples: int = 1024,
-        batch_size: int = 32,
-        refit: bool = False,
-    ) -> None:
+    def __init__(self, seed: int = 0) -> None:
         self.seed = check_int("seed", seed, minimum=0)
-        if refit:
-            self.refit_data = Samples(data, num_samples, batch_size)
 
     def decision_step(self, begin_step: int, prune_steps: int) -> int:
         """int, `begin_step`."""

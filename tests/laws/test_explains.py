@@ -83,7 +83,7 @@ class OneHead(L.Layer):
 @pytest.mark.parametrize(
     "make, words",
     [
-        (recurrent, "It holds no Dense"),
+        (recurrent, "It holds no built Dense"),
         (unbuilt, "no built Dense"),
         (unbuilt, "Build it"),
         (softmax, "up no: softmax"),

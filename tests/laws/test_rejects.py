@@ -88,7 +88,7 @@ ARGUMENTS = [
     ("`model`", lambda: ki.compact("model")),
     ("`model`", lambda: ki.find_ffns(None)),
     ("not built", lambda: ki.compact(keras.Sequential([ki.PrunableGatedFFN(4)]))),
-    ("int >= 1", lambda: ki.sliced(m.biased(), 0)),
+    ("`width`", lambda: ki.sliced(m.biased(), 0)),
     ("(0, 1)", lambda: ki.sliced(m.biased(), 1.0)),
     ("must name", lambda: ki.sliced(m.biased(), {})),
     ("ffn_1_up", lambda: ki.sliced(m.biased(), {"ffn_2": 4})),

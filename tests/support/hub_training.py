@@ -64,14 +64,9 @@ def used(ffn):
     found = []
     for cut in ffn.cuts():
         value = np.moveaxis(to_numpy(cut.variable), cut.axis, -1)
-        experts = 1 if cut.group is None else len(value)
+        experts = 1 if cut.experts is None else len(value)
         value = value.reshape(experts, -1, value.shape[-1])
-        parts = [value]
-        if cut.packing == "halves":
-            parts = np.split(value, 2, axis=-1)
-        elif cut.packing == "pairs":
-            parts = [value[..., ::2], value[..., 1::2]]
-        found += [np.any(part != 0, axis=1) for part in parts]
+        found += [np.any(value[..., part] != 0, axis=1) for part in cut.places.T]
     return [part if part.shape[0] > 1 else part[0] for part in found]
 
 

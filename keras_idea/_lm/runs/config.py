@@ -195,7 +195,7 @@ class Pruning(Table):
     update_every: _Count = _key(1, "steps between two changes of the mask")
     by_weights: bool = _key(False, "with activation: weighs them by the weights")
     refit_windows: _Steps = _key(
-        0, "with activation or random: sequences for the refit; 0: no refit"
+        0, "with activation: sequences for the refit; 0: no refit"
     )
 
 
@@ -392,13 +392,9 @@ def _conflicts(config: RunConfig, wrote: set[str]) -> Any:
             f"`data.batch_size` must be a multiple of {step}, the parts of a step times"
             f" the devices along the data axis. Received: {data.batch_size}."
         )
-    if config.pruning.by_weights and config.pruning.method != "activation":
-        yield '`pruning.by_weights` needs `pruning.method = "activation"`.'
-    if config.pruning.refit_windows and config.pruning.method not in (
-        "activation",
-        "random",
-    ):
-        yield '`pruning.refit_windows` needs the method "activation" or "random".'
+    for key in ("by_weights", "refit_windows"):
+        if getattr(config.pruning, key) and config.pruning.method != "activation":
+            yield f'`pruning.{key}` needs `pruning.method = "activation"`.'
     every, steps = run.validate_every, budget.total_steps
     if steps % every or budget.enlarge_steps % every:
         common = math.gcd(steps, budget.enlarge_steps)

@@ -8,10 +8,9 @@ from typing import Any
 
 import keras
 
-from keras_idea._finding.explain import why_no_heads
+from keras_idea._finding.explain import why_nothing
 from keras_idea._finding.find import find_ffns, find_groups
-from keras_idea._graph.configs import numbers_of
-from keras_idea._groups.experts import ExpertGroup
+from keras_idea._graph.configs import numbers_for
 from keras_idea._keras.variables import without_parameters, without_values
 from keras_idea._lm.data.make_tokenizer import (
     DEFAULT_VOCABULARY_SIZE,
@@ -99,7 +98,7 @@ def _of_preset(config: RunConfig, preset: str) -> Source:
     backbone: Any = outline(preset, dtype)
     check_language_model(preset, backbone)
     patch_get_config(backbone)
-    if any(isinstance(ffn.weights, ExpertGroup) for ffn in find_ffns(backbone)):
+    if any(len(ffn.units_shape) > 1 for ffn in find_ffns(backbone)):
         raise ConfigError(
             "`model.preset`: a mixture of experts adds the loss of its router to that "
             "of the text. Prune it in Python, with `IdeaPruneCallback`."
@@ -122,23 +121,21 @@ def _of_hub(shape: Model, task: Any, first: Any, width: int | None = None) -> So
     `first` is a backbone of the class; `width`: neurons at the start; None: its own.
     """
     backbone, arguments = type(first), first.get_config()
-    ffns = [ffn.weights for ffn in find_ffns(first)]
-    set_width, set_heads = numbers_of(first, ffns), None
+    ffns, heads = find_ffns(first), list[Any]()
     start = Sizes(width or ffns[0].hidden_dim)
     if "kv_groups" in shape.pruned_kinds:
-        for path, why in why_no_heads(first).items():
+        heads = find_groups(first, ["kv_groups"])
+        if not heads:
             raise ConfigError(
-                f"The key/value heads of {path!r} cannot be pruned: {why}. "
+                f"No key/value heads can be pruned. {why_nothing(first, 'kv_groups')} "
                 'Leave "kv_groups" out.'
             )
-        heads = [group.weights for group in find_groups(first, ["kv_groups"])]
-        set_heads = numbers_of(first, heads)
         start = Sizes(start.neurons, heads[0].hidden_dim)
 
     def make(sizes: Sizes) -> keras.Model:
-        changes = set_width(sizes.neurons)
-        if set_heads is not None and sizes.kv_groups is not None:
-            changes |= set_heads(sizes.kv_groups)
+        changes = numbers_for(first, ffns, sizes.neurons)
+        if heads and sizes.kv_groups is not None:
+            changes |= numbers_for(first, heads, sizes.kv_groups)
         return backbone.from_config(with_numbers(arguments, changes))
 
     def stock(sizes: Sizes) -> keras.Model:

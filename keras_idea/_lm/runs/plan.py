@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import keras
 
-from keras_idea._finding.work_count import multiply_adds
+from keras_idea._finding.budget import multiply_adds
 from keras_idea._keras.optimizer_variables import build_without_values
 from keras_idea._lm.export.load import find_model
 from keras_idea._lm.report.table import markdown_table

@@ -14,7 +14,10 @@ from keras_idea._finding.targets import target_widths
 from keras_idea._groups.kinds import KINDS, KindName
 from keras_idea._lm.runs.config import Model, RunConfig
 from keras_idea.errors import ArgumentError, ConfigError
-from keras_idea.functional.width import compaction_widths
+from keras_idea.functional.width import (
+    narrowing_steps,
+    stored_width,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,23 +88,27 @@ def make_timeline(config: RunConfig, wide: Sizes, narrow: Sizes) -> Timeline:
         )
         for kind, units in wide.smaller_in(narrow).items()
     }
-    widths = compaction_widths(
+    narrowings = {}
+    for step in narrowing_steps(
         config.pruning.compact,
         list(schedules.values()),
         method.end_step(begin, steps),
-        config.distribution.model,
         eager=keras.backend.backend() == "torch",
-    )
+    ):
+        units, devices = {}, config.distribution.model
+        for kind, each in schedules.items():  # which devices share if they can
+            parts = 1 if each.full_dim % devices else devices
+            units[kind] = stored_width(each(step), each, parts)
+        narrowings[step] = dataclasses.replace(wide, **units)
+    # Methods that decide once may have a schedule that falls one step later.
+    narrowings |= dict.fromkeys([*narrowings][-1:], narrow)
     return Timeline(
         begin,
         begin + steps,
         config.budget.total_steps,
         wide,
         narrow,
-        {
-            step: dataclasses.replace(wide, **dict(zip(schedules, units, strict=True)))
-            for step, units in widths.items()
-        },
+        narrowings,
     )
 
 

@@ -172,8 +172,7 @@ def _train_and_prune(run: Run) -> keras.Model | None:
 
 def _method(run: Run, model: keras.Model) -> str | methods.Method:
     settings, text = run.config.pruning, run.models.text
-    refits = bool(settings.refit_windows)
-    if settings.method != "activation" and not refits:
+    if settings.method != "activation":
         return settings.method
     windows = (len(text.train) - 1) // run.length
     count = settings.refit_windows or min(_CALIBRATION_WINDOWS, windows)
@@ -181,10 +180,12 @@ def _method(run: Run, model: keras.Model) -> str | methods.Method:
         seed=run.config.run.seed, batch_size=count, length=run.length
     )
     data = token_inputs(model, next(iter(batches))[0])
-    measured: dict[str, Any] = {"data": data, "num_samples": count, "refit": refits}
-    if settings.method == "activation":
-        return methods.Activation(by_weights=settings.by_weights, **measured)
-    return methods.Random(**measured)
+    return methods.Activation(
+        data,
+        count,
+        refit=bool(settings.refit_windows),
+        by_weights=settings.by_weights,
+    )
 
 
 def _on_one_device(run: Run) -> keras.Model:

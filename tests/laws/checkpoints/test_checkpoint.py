@@ -88,7 +88,7 @@ OTHERS = {  # a model that cannot be restored, or arguments of `Checkpoint`
         lambda: compiled(keras.optimizers.Adam(gradient_accumulation_steps=2)),
         {},
     ),
-    "class": (lambda: compiled("nadam"), {}),
+    "optimizer": (lambda: compiled("nadam"), {}),
     "shape": (lambda: wider(), {}),
     "identity": (compiled, {"identity": {"seed": 1}}),
     "stateful": (compiled, {"stateful": {"clock": None}}),

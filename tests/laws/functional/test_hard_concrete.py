@@ -80,6 +80,6 @@ def test_lagrangian_and_its_slopes():
     expected = [by_mask(one) for one in np.eye(24).reshape(24, 3, 8)]
     slopes = [to_numpy(f.constraint_slope(mask, target, multipliers)) for mask in masks]
     np.testing.assert_allclose(np.ravel(slopes) / 3, expected, rtol=1e-4, atol=1e-7)
-    ascent = to_numpy(f.constraint_ascent(sparsity, target))
+    ascent = to_numpy(f.constraint_ascent(sparsity - target))
     expected = [by_multiplier(one) for one in np.eye(2)]
     np.testing.assert_allclose(ascent, expected, rtol=1e-4)

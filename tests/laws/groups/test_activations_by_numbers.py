@@ -71,7 +71,7 @@ def test_a_function_of_each_number_is_found(function, of_zero, layer):
     model = model_of(function, layer)
     (ffn,) = ki.find_ffns(model)
     assert (ffn.name, ffn.hidden_dim) == ("up", WIDTH)
-    assert ffn.weights.preserves_zero is (of_zero == 0)
+    assert ffn.preserves_zero is (of_zero == 0)
     for variable in model.weights:
         values = np.random.default_rng(0).normal(size=variable.shape)
         neurons = list(variable.shape).index(WIDTH) if WIDTH in variable.shape else None

@@ -14,7 +14,7 @@ from tests.support.helpers import to_numpy
 def masked(model, kinds=("channels",)):
     """Zeroes, by hand, every other unit where it is read alone."""
     for group in ki.find_groups(model, kinds):
-        for cut in group.weights.own_cuts():
+        for cut in group.outgoing_cuts():
             values = to_numpy(cut.variable)
             places = to_numpy(cut.spread(np.arange(group.hidden_dim) % 2 == 1))
             cut.variable.assign(np.where(places, 0, values))

@@ -35,7 +35,7 @@ def test_found(name):
     assert len(found) == row.ffns == len({ffn.name for ffn in found})
     for ffn in found:
         assert ffn.hidden_dim == ffn.width == ffn.full_dim
-        assert {cut.packing for cut in ffn.cuts()} <= {"", row.packing}
+        assert {cut.matrices for cut in ffn.cuts()} <= {1, 2 if row.packing else 1}
     config = backbone.get_config()
     check_configs(backbone, [(ffn, ffn.hidden_dim // 2) for ffn in found], True)
     assert backbone.get_config() == config

@@ -51,9 +51,9 @@ def test_what_layers_hold():
     assert inner in inside.walk(model) and inner in inside.all_layers(model)
     takes = map(inside.takes_training, (layers.Dropout(0.1), layers.ReLU()))
     assert [*takes] == [True, False]
-    assert is_stock_layer(inner) and not inside.is_rematerialized(inner)
+    assert is_stock_layer(inner) and not inner._remat_mode
     inside.rematerialize(inner)
-    assert inside.is_rematerialized(inner)
+    assert inner._remat_mode
     with inside.without_remat(inner):
         assert inner(np.ones((1, 4), "float32")).shape == (1, 3)
     norm = built(layers.BatchNormalization())

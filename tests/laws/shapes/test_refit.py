@@ -132,7 +132,7 @@ class TestRefused:
     def test_averages_of_weights(self, x):
         model = chain(1)
         model.compile(keras.optimizers.SGD(0.1, use_ema=True), "mse")
-        method = ki.methods.Random(data=x, refit=True)
+        method = ki.methods.Activation(x, refit=True)
         prune = ki.IdeaPruneCallback(9, 2, 1, method=method)
         with pytest.raises(ki.KerasIdeaError, match="would not know of it"):
             model.fit(x, x[..., :5], batch_size=4, callbacks=[prune], verbose=0)

@@ -124,6 +124,7 @@ class TestRefused:
             ({"features": 8}, {}, r"`targets\['features'\]`"),
             ({"blocks": 2}, {"data": None}, "`data` are needed"),
             (["neurons"], {}, "`targets` must be a dict"),
+            ({"features": 8, "neurons": 9}, {"refit": True}, "Cut features in a call"),
             ({"neurons": 2}, {"target_parameters": 99}, "`targets` must list"),
         ],
     )

@@ -6,7 +6,6 @@ import pytest
 from keras import layers
 
 import keras_idea as ki
-from keras_idea._keras.layers import is_rematerialized
 from tests.support.conv_nets import drawn, of
 from tests.support.conv_nets_trained import called_twice, head_on
 from tests.support.helpers import to_numpy
@@ -99,7 +98,6 @@ def test_computes_the_same(name, tmp_path):
             others,
         )
     assert not any(isinstance(layer, (keras.Model, Mixed)) for layer in copy.layers)
-    assert not any(is_rematerialized(layer) for layer in copy.layers)
     assert copy.count_params() == model.count_params()
     for variable in copy.trainable_variables:
         variable.assign(0 * variable.value)

@@ -45,18 +45,19 @@ def test_pruned_rows_are_zero_whatever_they_were(pruned, dtype):
 
 
 EXPERTS = np.array([[0, 2, 3], [1, 2, 5]])
+HALVES, PAIRS = np.arange(12).reshape(2, 6).T, np.arange(12).reshape(6, 2)
 # What narrowing slices, in which 6 neurons lie, and which of them stay.
 CUTS = {
     "columns": ((4, 6), {"axis": 1}, [0, 2, 5]),
     "rows": ((6, 4), {"axis": 0}, [0, 2, 5]),
     "a bias": ((6,), {"axis": 0}, [1, 2]),
-    "side by side": ((4, 12), {"axis": 1, "size": 2}, [0, 2, 5]),
-    "two matrices": ((4, 12), {"axis": 1, "packing": "halves"}, [0, 2, 5]),
-    "in pairs": ((4, 12), {"axis": 1, "packing": "pairs"}, [0, 2, 5]),
-    "of experts": ((2, 4, 6), {"axis": 2, "group": 0}, EXPERTS),
+    "side by side": ((4, 12), {"axis": 1, "places": PAIRS}, [0, 2, 5]),
+    "two matrices": ((4, 12), {"axis": 1, "places": HALVES, "matrices": 2}, [0, 2, 5]),
+    "in pairs": ((4, 12), {"axis": 1, "places": PAIRS, "matrices": 2}, [0, 2, 5]),
+    "of experts": ((2, 4, 6), {"axis": 2, "experts": 0}, EXPERTS),
     "of experts, in pairs": (
         (2, 4, 12),
-        {"axis": 2, "group": 0, "packing": "pairs"},
+        {"axis": 2, "places": PAIRS, "experts": 0, "matrices": 2},
         EXPERTS,
     ),
 }

@@ -79,30 +79,7 @@ def test_what_was_set_stays(kind):
     assert settings(copied(model)) == before == settings(model)
 
 
-class Block(layers.Layer):
-    """Adds a loss, which only it can compute, if it is asked to."""
-
-    def __init__(self, adds=False, **kwargs):
-        super().__init__(**kwargs)
-        self.adds, self.norm = adds, layers.BatchNormalization()
-
-    def get_config(self):
-        return {**super().get_config(), "adds": self.adds}
-
-    def call(self, x):
-        x = self.norm(x)
-        if self.adds:
-            self.add_loss(keras.ops.mean(x**2))
-        return x
-
-
 def test_what_a_copy_cannot_keep_is_said():
-    with keras.RematScope("full"):
-        block = Block()
-    block.norm._remat_mode = None
-    model = keras.Sequential([keras.Input((4,)), block])
-    with pytest.warns(UserWarning, match="RematScope"):
-        ki.as_functional(model)
     model = tiny_lm("llama3")
     model.backbone.extra = layers.Dense(3)
     with pytest.raises(ValueError, match="differs in layer 'dense"):
