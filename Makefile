@@ -31,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP = pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: demo checkpoint test check docs release endurance mutations newest oldest served browser lint bench clean \
-	test-browser test-site test-core $(PARTS) $(BACKENDS:%=endurance-%)
+	check-torch test-browser test-site test-core $(PARTS) $(BACKENDS:%=endurance-%)
 
 demo: .venv-demo/ready
 	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea_cli train --output runs/demo --overwrite
@@ -80,10 +80,13 @@ release: .venv/ready
 	.venv-release/bin/python tests/release.py
 
 # While you work, on torch, where nothing is compiled.
-check: lint
-	KERAS_BACKEND=torch .venv/bin/python -m pytest --daily $(CHECKED)
+check: .venv/ready
+	$(MAKE) --jobs=2 --no-print-directory lint check-torch
 	@echo "Left out: tests/product, tests/laws/hub, jax, tensorflow and the browser:" \
 		"make test."
+
+check-torch: .venv/ready
+	KERAS_BACKEND=torch .venv/bin/python -m pytest --daily $(CHECKED)
 
 # Before a release: every test on every backend, then what `make test` runs once more,
 # compiled as a user compiles it. `make --jobs=2 endurance` keeps two cores busy; what

@@ -7,7 +7,7 @@ same sources. The tests that execute the changed line run against it. `build/mut
 keeps what was found; `tests/mutations.csv` is the table.
 
     python -m tests.mutations record   which test executes which line (once, 20 minutes)
-    python -m tests.mutations run      the mutations, in one process
+    python -m tests.mutations run      the mutations, in two processes
     python -m tests.mutations laws     of each law a mutation that only it finds
     python -m tests.mutations table    writes tests/mutations.csv; prints what is missed
 """
@@ -47,23 +47,25 @@ LAWS = {
         "rejects",
     )
 }
-LINES_A_MUTATION = 300
+LINES_A_MUTATION = 190
 AT_ONCE = 60  # tests: the next are tried if these find nothing
-PROCESSES = 1
+PROCESSES = 2
 SECONDS = 90  # for one test
 
 
 def generated(executed):
-    """One change for each 300 lines of the sources, where a test executes them."""
-    chosen, before = [], 0
+    """About one change for each 190 lines of a file, where a test executes them."""
+    chosen = []
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
-            after = before + path.read_bytes().count(b"\n")
-            wanted = after // LINES_A_MUTATION - before // LINES_A_MUTATION
-            before = after
-            possible = changes_of(path) if wanted else []
-            lines = executed.get(path.relative_to(ROOT).as_posix(), {})
-            possible = [change for change in possible if change.line in lines]
+            file = path.relative_to(ROOT).as_posix()
+            lines = path.read_bytes().count(b"\n")
+            # Drawn by its name: what other files hold changes nothing.
+            wanted = (lines + int(_digest(file), 16) % LINES_A_MUTATION) // (
+                LINES_A_MUTATION
+            )
+            known = executed.get(file, {})
+            possible = [change for change in changes_of(path) if change.line in known]
             possible.sort(key=lambda change: _digest(change.name))
             chosen += possible[:wanted]
     return chosen
@@ -128,6 +130,12 @@ def recorded():
         for line in [line for line, tests in lines.items() if not tests]:
             del lines[line]
     return executed, seconds
+
+
+def _result_of(change):
+    """The file of what was found of a change, in the text that its file has now."""
+    text = (ROOT / change.file).read_text(encoding="utf-8")
+    return BUILD / "found" / f"{_digest(change.name + text)}.json"
 
 
 def is_law(test):
@@ -199,8 +207,7 @@ def _copy(name):
 def _work(number, changes, executed, seconds):
     copy = _copy(number)
     for change in changes:
-        key = _digest(change.name)
-        result = BUILD / "found" / f"{key}.json"
+        result = _result_of(change)
         try:
             result.touch(exist_ok=False)
         except FileExistsError:
@@ -348,11 +355,13 @@ def laws():
 
 
 def results():
-    """What was found of each change, by name."""
-    said = [
-        json.loads(path.read_text() or "{}")
-        for path in sorted((BUILD / "found").glob("*.json"))
-    ]
+    """What was found of each change of today's sources, by name."""
+    executed, _ = recorded()
+    changes = known(executed) + generated(executed)
+    elsewhere = [fault.fault for fault in FAULTS if fault.backend != "torch"]
+    paths = [_result_of(change) for change in changes]
+    paths += [BUILD / "found" / f"{_digest(name)}.json" for name in elsewhere]
+    said = [json.loads(path.read_text() or "{}") for path in sorted(paths)]
     return {each["change"]: each for each in said if "found" in each and each["of"]}
 
 
