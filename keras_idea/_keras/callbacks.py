@@ -59,7 +59,6 @@ _MEMORY = (
     "_ema_weights_in_model",
     "_last_batch_seen",
 )
-_BEST = "best_weights/"
 
 
 def kind_of(callback: keras.callbacks.Callback) -> str | None:
@@ -72,7 +71,7 @@ def memory(callback: keras.callbacks.Callback) -> dict[str, np.ndarray]:
     """What one of Keras's callbacks remembers, as arrays by name."""
     found = {name: getattr(callback, name, None) for name in _MEMORY}
     best = getattr(callback, "best_weights", None) or []
-    found |= {f"{_BEST}{i:05d}": weights for i, weights in enumerate(best)}
+    found |= {f"best_weights/{i:05d}": weights for i, weights in enumerate(best)}
     return {
         name: keras.ops.convert_to_numpy(value)
         for name, value in found.items()
@@ -82,12 +81,11 @@ def memory(callback: keras.callbacks.Callback) -> dict[str, np.ndarray]:
 
 def remember(callback: keras.callbacks.Callback, arrays: dict[str, np.ndarray]) -> None:
     """Puts back what `memory` returned."""
-    best = [array for name, array in arrays.items() if name.startswith(_BEST)]
+    best = [array for name, array in arrays.items() if name not in _MEMORY]
     if best:
         callback.best_weights = best
-    for name in _MEMORY:
-        if name in arrays:
-            setattr(callback, name, arrays[name].item())
+    for name in set(_MEMORY).intersection(arrays):
+        setattr(callback, name, arrays[name].item())
 
 
 def forget_best(callback: keras.callbacks.Callback) -> None:
