@@ -13,14 +13,14 @@ from tests.support.seconds import BACKENDS, TABLE
 CPU_MINUTES = 16
 
 LIMITS = {
-    "keras_idea/_callbacks": 1_430,
-    "keras_idea/_elastic": 770,
+    "keras_idea/_callbacks": 1_400,
+    "keras_idea/_elastic": 680,
     "keras_idea/_finding": 610,
     "keras_idea/functional": 870,
     "keras_idea/_graph": 2_750,
     "keras_idea/_groups": 600,
     "keras_idea/hub": 3_040,
-    "keras_idea/_keras": 2_040,
+    "keras_idea/_keras": 2_020,
     "keras_idea/_layers": 400,
     "keras_idea/_lm/data": 1_230,
     "keras_idea/_lm/evaluation": 240,
@@ -28,7 +28,7 @@ LIMITS = {
     "keras_idea/_lm/report": 390,
     "keras_idea/_lm/runs": 2_350,
     "keras_idea/methods": 1_270,
-    "keras_idea/_shapes": 820,
+    "keras_idea/_shapes": 810,
     "keras_idea/_step": 650,
     "keras_idea/_surgery": 1_700,
     "tests/backend": 760,
