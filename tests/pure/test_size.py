@@ -20,7 +20,7 @@ LIMITS = {
     "keras_idea/_graph": 2_750,
     "keras_idea/_groups": 600,
     "keras_idea/hub": 3_040,
-    "keras_idea/_keras": 2_040,
+    "keras_idea/_keras": 2_030,
     "keras_idea/_layers": 400,
     "keras_idea/_lm/data": 1_230,
     "keras_idea/_lm/evaluation": 240,
