@@ -13,7 +13,7 @@ from tests.support.seconds import BACKENDS, TABLE
 CPU_MINUTES = 16
 
 LIMITS = {
-    "keras_idea/_callbacks": 1_390,
+    "keras_idea/_callbacks": 1_395,
     "keras_idea/_elastic": 690,
     "keras_idea/_finding": 1_070,
     "keras_idea/functional": 900,
