@@ -279,6 +279,11 @@ class Checkpoint(keras.callbacks.Callback):
         found, behind, stateful = [], False, set(map(id, self.stateful.values()))
         for peer in peers(self):
             kind = kind_of(peer)
+            if isinstance(peer, keras.callbacks.BackupAndRestore):
+                raise ArgumentError(
+                    "`Checkpoint` and BackupAndRestore would both restore the model. "
+                    "Leave BackupAndRestore out."
+                )
             if behind and (kind or id(peer) in stateful):
                 raise ArgumentError(
                     f"`Checkpoint` saves the state of {type(peer).__name__}, which "

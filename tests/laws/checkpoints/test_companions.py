@@ -107,8 +107,15 @@ def test_what_was_best_of_another_metric_is_not_taken(data, tmp_path):
         sorted(tmp_path.iterdir())[-1].unlink()
 
 
-def test_what_comes_after_it_is_rejected_before_a_step(data, tmp_path):
-    model, stop = made(), keras.callbacks.EarlyStopping()
-    with pytest.raises(ValueError, match="EarlyStopping"):
-        model.fit(*data, verbose=0, callbacks=[ki.Checkpoint(tmp_path), stop])
+@pytest.mark.parametrize(
+    "behind, name",
+    [
+        (lambda: keras.callbacks.EarlyStopping(), "EarlyStopping"),
+        (lambda: keras.callbacks.BackupAndRestore("backup"), "BackupAndRestore"),
+    ],
+)
+def test_rejected_before_a_step(data, tmp_path, behind, name):
+    model = made()
+    with pytest.raises(ValueError, match=name):
+        model.fit(*data, verbose=0, callbacks=[ki.Checkpoint(tmp_path), behind()])
     assert model.optimizer.iterations == 0
