@@ -64,8 +64,8 @@ def check_size(name: str, value: Any) -> int | float:
     elif isinstance(value, numbers.Real) and 0 < float(value) < 1:
         return float(value)
     raise ArgumentError(
-        f"`{name}` must be an integer >= 1, a number, or a float in (0, 1), a "
-        f"fraction. Received: {name}={value!r}."
+        f"`{name}` must be an integer >= 1, how many to keep, or a float in (0, 1), "
+        f"the fraction to keep. Received: {name}={value!r}."
     )
 
 

@@ -242,7 +242,7 @@ class IdeaPruneCallback(keras.callbacks.Callback):
             raise
         if due:
             forget_best(self)
-        verbose = (self.params or {}).get("verbose", 0)
+        verbose = (self.params or {}).get("verbose")
         if said and verbose and processes.is_first():
             # A progress bar may stand on this line.
             print(said if verbose == 2 else f"\n{said}")

@@ -2,7 +2,6 @@
 
 import bisect
 import fractions
-import numbers
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -11,7 +10,7 @@ import keras
 from keras_idea._finding.budget import Budget, costs_of
 from keras_idea._graph.group import FFN
 from keras_idea._groups.kinds import KINDS, NEURONS, KindName, are_kinds
-from keras_idea._validation import check_choice, check_int
+from keras_idea._validation import check_choice, check_size
 from keras_idea.errors import ArgumentError
 
 #: By kind: an int, what each group keeps; a float in (0, 1), the fraction of it; or
@@ -64,20 +63,12 @@ def check_sizes(
 
 
 def _check_size(name: str, size: Any, step: int) -> int | float:
-    if isinstance(size, numbers.Integral) and not isinstance(size, bool):
-        size = check_int(name, size, minimum=1)
-        if size % step:
-            raise ArgumentError(
-                f"`{name}` must be a multiple of round_to={step}. "
-                f"Received: {name}={size}."
-            )
-        return size
-    if isinstance(size, numbers.Real) and 0 < float(size) < 1:
-        return float(size)
-    raise ArgumentError(
-        f"`{name}` must be an integer >= 1, how many to keep, or a float in (0, 1), "
-        f"the fraction to keep; or give a budget. Received: {name}={size!r}."
-    )
+    size = check_size(name, size)
+    if isinstance(size, int) and size % step:
+        raise ArgumentError(
+            f"`{name}` must be a multiple of round_to={step}. Received: {name}={size}."
+        )
+    return size
 
 
 def check_groups(groups: Any) -> Any:

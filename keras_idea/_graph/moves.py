@@ -118,8 +118,6 @@ def concatenated(atoms: Atoms, operation: Any, call: Call) -> Made:
     if not all(isinstance(a, keras.KerasTensor) for a in tensors):
         return None
     parts = [atoms.of(tensor) for tensor in tensors]
-    if all(map(atoms.are_fixed, parts)):
-        return parts[0].ravel()[:1].reshape((1,) * rank)
     if all(part.shape[axis] == 1 for part in parts):
         return _put_together(atoms, parts, axis)
     along = []

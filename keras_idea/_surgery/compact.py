@@ -109,15 +109,15 @@ def _kept(
             f"'{model.name}' is a Distiller, whose teacher is not pruned. Compact what "
             "it has trained: compact(distiller.student)."
         )
-    if not ffns:
-        warn_user(
-            f"Model '{model.name}' holds no FFN that can be pruned, so nothing becomes "
-            "narrow. `keras_idea.explain(model)` says why."
-        )
     if not is_built(model):
         raise ArgumentError(
             f"Model '{model.name}' is not built, so there is nothing to narrow. Call "
             "it on data, or `model.build(input_shape)`, first."
+        )
+    if not ffns:
+        warn_user(
+            f"Model '{model.name}' holds no FFN that can be pruned, so nothing becomes "
+            "narrow. `keras_idea.explain(model)` says why."
         )
     kept = [(ffn, kept_of(ffn)) for ffn in ffns]
     check_configs(model, [(f, stay.shape[-1]) for f, stay in kept], hub_only=True)

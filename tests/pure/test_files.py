@@ -50,6 +50,12 @@ class TestWriteAtomically:
             write_atomically(tmp_path / "new" / "file.txt", "x")
         assert path.read_text() == "earlier" and listing(tmp_path) == ["file.txt"]
 
+    def test_nothing_stays_open(self, tmp_path):
+        before = len(os.listdir("/dev/fd"))
+        for _ in range(9):
+            write_atomically(tmp_path / "file.txt", "text")
+        assert len(os.listdir("/dev/fd")) < before + 9
+
     def test_a_name_as_long_as_names_may_be(self, tmp_path):
         write_atomically(tmp_path / ("n" * 255), "text")
         assert (tmp_path / ("n" * 255)).read_text() == "text"

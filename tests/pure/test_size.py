@@ -15,7 +15,7 @@ CPU_MINUTES = 16
 LIMITS = {
     "keras_idea/_callbacks": 1_400,
     "keras_idea/_elastic": 680,
-    "keras_idea/_finding": 610,
+    "keras_idea/_finding": 600,
     "keras_idea/functional": 870,
     "keras_idea/_graph": 2_750,
     "keras_idea/_groups": 600,
@@ -34,7 +34,7 @@ LIMITS = {
     "tests/backend": 760,
     "tests/laws": 8_010,
     "tests/product": 3_980,
-    "tests/pure": 1_740,
+    "tests/pure": 1_750,
     "tests/support": 4_740,
     "keras_idea_cli": 330,
     "browser_tests": 430,

@@ -106,6 +106,9 @@ def test_rows_hold_whole_conversations(tmp_path, folder, vocabulary):
     assert all(text.isdigit() for text in counted) and len(counted) >= 4
     silent = vocabulary.end_id
     assert tokens.vocabulary.token_bytes[silent] == 0 < tokens.counted < 1
+    ids = tokens.train[:][tokens.train[:] % 2 == 1] // 2
+    answers = vocabulary.decode(ids).replace("<|im_end|>", "").encode()
+    assert tokens.bytes_per_token() == pytest.approx(len(answers) / len(ids))
     with pytest.raises(ValueError, match="length"):
         tokens.held_out_windows(32)
 
