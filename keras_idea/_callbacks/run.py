@@ -39,6 +39,7 @@ from keras_idea._surgery.refit import (
 from keras_idea._surgery.trial import try_groups
 from keras_idea.errors import ArgumentError, PruningStopped
 from keras_idea.functional.width import narrowing_steps, stored_width
+from keras_idea.hub.rebuild import check_plain
 from keras_idea.methods.learned_mask import MaskLearner
 from keras_idea.methods.method import keep_largest
 
@@ -339,6 +340,7 @@ def plan_targets(prune: Any, model: keras.Model) -> list[tuple[FFN, int]]:
 def begin_with(model: keras.Model) -> list[FFN]:
     """Returns the groups of a compiled model, in the state in which a `fit` begins."""
     check_compiled(model)
+    check_plain(model)
     if not model.optimizer.built:
         with scope_of(model):
             model.optimizer.build(model.trainable_variables)

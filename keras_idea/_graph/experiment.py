@@ -200,7 +200,16 @@ class Search:
                     f"holds one {name_of(path)}, but its layers would need sizes of "
                     f"{' and '.join(map(str, sorted(sizes)))}: keep as many in each"
                 )
-        return f"makes {self._shape(wrong[0][0], made)}, with {name_of(path)}={number}"
+        said = f"makes {self._shape(wrong[0][0], made)}, with {name_of(path)}={number}"
+        numbers = {p: n for p, n in numbers_in(self._config) if n is not None and n > 1}
+        old = numbers.pop(path)
+        for other, value in numbers.items():  # by the same share, as features and heads
+            both = {path: number, other: value * number // old}
+            if value * number % old == 0:
+                found = self._with(both).sizes
+                if all(found.get(place) == self.wanted[place] for place in wrong):
+                    return f"{said} (it would need {name_of(other)}={both[other]} too)"
+        return said
 
     def _shape(self, place: int, made: Made) -> str:
         wanted, found = _shape(self.wanted, place), _shape(made.sizes, place)

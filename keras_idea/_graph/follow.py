@@ -231,7 +231,8 @@ class Follow:
         numbers = np.moveaxis(array, axes[0], 0).reshape(array.shape[axes[0]], -1)[:, 0]
         for layer in self.layers:
             for variable in own_weights(layer)[0]:
-                if math.prod(variable.shape) == max(variable.shape) == len(numbers):
+                shape = variable.shape
+                if len(numbers) in shape and math.prod(shape) == len(numbers):
                     value = keras.ops.convert_to_numpy(variable.value).ravel()
                     if (value == numbers).all():
                         self._told.add(id(variable))

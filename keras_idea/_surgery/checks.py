@@ -42,7 +42,6 @@ def check_trainable(
 
     Raises if they cannot be pruned while the model trains.
     """
-    check_plain(model)
     every = [ffn for ffn in found if ffn.kind in kinds]
     for kind in kinds:
         if all(ffn.kind != kind for ffn in every):
