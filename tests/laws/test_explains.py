@@ -6,6 +6,7 @@ import keras
 import pytest
 
 import keras_idea as ki
+from keras_idea._finding.explain import some_of
 from tests import cases
 from tests.support.case_models import D, net
 
@@ -102,3 +103,10 @@ def test_where_nothing_can_be_pruned(make, words):
         assert words in str(explained)
         return
     assert reason in explained.left_out[name].lower()
+
+
+@pytest.mark.daily("torch")
+def test_three_reasons_are_told():
+    reasons = {"a": "it is wide", "b": "it is wide", "c": "it is deep"}
+    assert some_of(reasons) == "a: it is wide; c: it is deep; and 1 more"
+    assert some_of({"c": "it is deep"}) == "c: it is deep"

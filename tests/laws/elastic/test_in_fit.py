@@ -36,6 +36,7 @@ def test_neurons_are_sorted_once_and_the_model_computes_the_same():
         np.testing.assert_allclose(got, want, atol=1e-6)
 
 
+@pytest.mark.daily("torch", "jax")  # which makes a function for each width
 def test_each_width_is_validated():
     x, y = data()
     held = data(16, seed=2)

@@ -165,6 +165,8 @@ def test_plan_counts_what_a_run_does():
     wide_flops = planned.stages[0].flops / 4
     assert planned.stages[2].flops / 5 < wide_flops
     assert "train FLOPs" in str(planned) and planned.loading == 0
+    table = [line for line in str(planned).splitlines() if line.startswith("|")]
+    assert len(set(map(len, table[:5]))) == 1  # in columns
 
 
 def test_plan_says_how_much_memory_loading_takes(tmp_path):
