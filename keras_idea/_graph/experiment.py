@@ -78,12 +78,11 @@ class Search:
         self._config = config_of(layer)
         self.before = self.after = before or self._with({})
         same = [p for p in self.wanted if id(self._variables[p[0]]) not in changed]
-        sizes, self.why = self.before.sizes, self.before.why
-        if not self.why and (
-            sizes.keys() != self.wanted.keys()
-            or any(sizes[place] != self.wanted[place] for place in same)
+        sizes, self.why = self.before.sizes, ""
+        if sizes.keys() != self.wanted.keys() or any(
+            sizes[place] != self.wanted[place] for place in same
         ):
-            self.why = "makes other variables"
+            self.why = self.before.why or "makes other variables"
         self.begun = not self.why
         while not self.why and self.after.sizes != self.wanted:
             self.changes |= self._step()
@@ -228,14 +227,16 @@ def _make(layer: Any, config: Any, given: Given | None) -> Made:
             except Exception as error:
                 made = Made(why=f"is refused by its class ({error})")
                 continue
+            why = ""
             try:
                 if has_call(layer) and not is_backbone(layer):
                     call_like(new, layer, given)
-            except Exception as error:
-                made = Made(why=f"makes a layer that cannot be called ({error})")
-                continue
+            except Exception as error:  # it may be built for what it was called on
+                why = f"makes a layer that cannot be called ({error})"
             settings = [(type(part), _settings(part)) for part in walk(new)]
-            return Made(sizes_of(new), settings)
+            made = Made(sizes_of(new), settings, why)
+            if not why:
+                break
     return made
 
 

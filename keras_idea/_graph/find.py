@@ -13,7 +13,7 @@ import numpy as np
 from keras_idea._graph.atoms import Role, noted, varies
 from keras_idea._graph.follow import OUTPUT, UNBUILT, Follow, followed, has_code
 from keras_idea._graph.group import FFN, Axes, Sized
-from keras_idea._graph.layers import embeds, slides, uses
+from keras_idea._graph.layers import RULES, embeds, slides, uses
 from keras_idea._graph.stated import stated_ffns
 from keras_idea._groups.cut import Axis
 from keras_idea._groups.kinds import CHANNELS, FEATURES, KV_GROUPS, NEURONS, KindName
@@ -64,6 +64,7 @@ def graph_of(model: keras.layers.Layer) -> Graph:
     present: list = [(id(layer), layer.built) for layer in layers]
     present += [getattr(layer, "lora_enabled", None) for layer in layers]
     present += [getattr(layer, "quantization_mode", None) for layer in layers]
+    present += [RULES.get(type(layer)) for layer in layers]  # a user adds some
     known = _FOUND.get(model)
     if known is None or known[0] != present or not known[1].are_current:
         graph, stated = _graph_of(model, layers), stated_ffns(layers)

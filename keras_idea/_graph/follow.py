@@ -168,7 +168,7 @@ class Follow:
         made: Made = None
         if rule is not None and call.inputs and call.outputs:
             why = why_not_followed(call) if is_layer else None
-            made = why or rule(atoms, layer, call)
+            made = why or _checked(rule(atoms, layer, call), call)
             if isinstance(made, np.ndarray) and _reads_activity(layer):
                 reason = f"an activity regularizer of '{layer.name}' reads it"
                 atoms.settle(made, reason)
@@ -321,6 +321,16 @@ _NOT_OF_ZEROS = frozenset(
     LogSoftmax Logsumexp Pad Sigmoid Softmax Softplus Where""".split()
 )
 _OF_TENSORS = frozenset("Add Maximum Minimum Subtract".split())
+
+
+def _checked(made: Made, call: Call) -> Made:
+    """Returns what a rule made, or in words that it does not fit the outputs."""
+    if made is None or isinstance(made, str):
+        return made
+    ranks = [array.ndim for array in (made if isinstance(made, list) else [made])]
+    wanted = [len(tensor.shape) for tensor in call.outputs]
+    said = f"its rule made arrays of {ranks} axes for outputs of {wanted}"
+    return made if ranks == wanted else said
 
 
 def _keeps_zeros(call: Call) -> bool:

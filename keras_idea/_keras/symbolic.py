@@ -81,7 +81,8 @@ class Call:
                 lambda leaf: known.get(id(leaf), leaf), self.given
             )
             if isinstance(self.operation, keras.layers.Layer):
-                named.pop("mask", None)
+                told = ("mask", "training")  # perhaps by Keras, to one without them
+                named = {name: v for name, v in named.items() if name not in told}
             if training is not None:
                 named["training"] = training
             return self.operation.call(*args, **named)

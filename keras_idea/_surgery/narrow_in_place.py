@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_idea._graph.configs import Stuck, set_configs, warn_of_stuck
-from keras_idea._graph.follow import followed
+from keras_idea._graph.follow import followed, has_code
 from keras_idea._graph.group import FFN
 from keras_idea._groups.cut import Cut
 from keras_idea._groups.kinds import CHANNELS, FEATURES
@@ -147,7 +147,8 @@ def narrow_whole(
                 variables.append(cut.variable)
             ffn.tell()
         undo.pop_all()  # all are narrow: nothing is put back
-    if any(ffn.kind in (CHANNELS, FEATURES) for ffn in ffns):
+    kinds = {ffn.kind for ffn in ffns}
+    if kinds & {CHANNELS, FEATURES} or has_code(model):
         tell_shapes(student_of(model), followed(model))
     refresh(model)
     held = [layer for ffn in ffns for layer in ffn.layers]

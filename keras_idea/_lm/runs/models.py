@@ -210,9 +210,8 @@ def run_models(config: RunConfig) -> RunModels:
     if shape.preset is None:
         source = source_of(config, text.vocabulary.vocabulary_size)
     else:
-        # A released Gemma needs the start token before every sequence; a chat template
-        # has its own.
-        starts_all = needs_start(source.backbone) and not config.data.chat
+        # A released Gemma needs the start token before every sequence.
+        starts_all = needs_start(source.backbone)
     every = 1 if starts_all else START_EVERY
     parts = config.distribution.model
     return RunModels(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import keras_idea as ki
+from keras_idea._shapes import vocabulary
 from keras_idea.hub.tokenizers import cuts_as_released
 from tests.support.helpers import to_numpy
 from tests.support.languages import (
@@ -93,3 +94,9 @@ def test_refused(name):
     targets, data, words = REFUSED[name]
     with pytest.raises(ValueError, match=words):
         ki.shrink(wide("llama3"), targets, data)
+
+
+def test_a_copy_of_other_logits_is_refused(monkeypatch):
+    monkeypatch.setattr(vocabulary, "_take_along", lambda *_: None)
+    with pytest.raises(ki.KerasIdeaError):
+        ki.shrink(wide("llama3"), {"vocabulary": 300}, TEXTS)

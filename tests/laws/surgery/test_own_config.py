@@ -112,7 +112,32 @@ class OfBlocks(keras.Model):
         return x
 
 
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class Scaled(keras.layers.Layer):
+    """A weight of each unit: as many as it is called on, or as its config says."""
+
+    def __init__(self, size=None, **kwargs):
+        super().__init__(**kwargs)
+        self.size = size
+
+    def build(self, shape):
+        self.scale = self.add_weight((self.size or shape[-1],), "ones", name="scale")
+
+    def call(self, x):
+        return x * self.scale
+
+    def get_config(self):
+        return {**super().get_config(), "size": self.size}
+
+
+def scaled(size=None):
+    up, down = keras.layers.Dense(12, "relu"), keras.layers.Dense(8)
+    return keras.Sequential([keras.Input((8,)), up, Scaled(size), down])
+
+
 BLOCKS = {
+    "weights of units": scaled,
+    "weights of units, by a number": lambda: scaled(12),
     "one number of several blocks": OfBlocks,
     "half of it, read-only": Half,
     "a number that Keras notes": lambda: OfDense(8, 12),

@@ -167,6 +167,8 @@ def test_plan_counts_what_a_run_does():
     assert "train FLOPs" in str(planned) and planned.loading == 0
     table = [line for line in str(planned).splitlines() if line.startswith("|")]
     assert len(set(map(len, table[:5]))) == 1  # in columns
+    sizes = [line.split("|")[4].strip() for line in table[2:5]]
+    assert sizes == ["FFN width 32", "FFN width 32 to 8", "FFN width 8"]
 
 
 def test_plan_says_how_much_memory_loading_takes(tmp_path):
