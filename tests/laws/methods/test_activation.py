@@ -113,3 +113,11 @@ def test_padding_does_not_count(tokens, kind):
     for hidden, one in zip(hidden_of(model, embedded), found, strict=True):
         real = [z[m] for z, m in zip(hidden, mask, strict=True)]
         np.testing.assert_allclose(one, AGGREGATIONS["paper"](real), rtol=2e-5)
+
+
+@needs_3_15
+def test_padding_alone_is_no_sample(tokens):
+    ids, mask = tokens
+    data = {"token_ids": ids, "padding_mask": np.zeros_like(mask)}
+    with pytest.raises(ValueError, match="padding"):
+        importance(language_model(), data, batch_size=4)

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+import keras_idea_cli
 from keras_idea._lm.runs.config import load_config, parse_config
 from keras_idea._lm.runs.judge import load_judged
 from keras_idea._lm.runs.plan import plan
@@ -55,6 +56,12 @@ def test_wrong_input_is_one_message_and_status_2(
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert said in error and "Traceback" not in error
+
+
+def test_an_error_of_the_program_keeps_its_trace(monkeypatch):
+    monkeypatch.setattr(keras_idea_cli, "app", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["status"])
 
 
 def test_status_needs_no_backend(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 
 from keras_idea._lm.runs.config import RunConfig, load_config, parse_config
 from keras_idea.errors import ConfigError
+from keras_idea.hub.families import HUB_FAMILIES
 from tests.support import ROOT
 from tests.support.tiny_run import CONFIG, with_keys
 
@@ -100,3 +101,8 @@ def test_a_run_may_resume_with(table, key, allowed):
 def test_every_key_says_what_it_means():
     for keys in RunConfig.tables().values():
         assert all(field.description for field in keys.values())
+
+
+def test_vocabularies_hold_all_bytes_and_special_tokens():
+    assert HUB_FAMILIES["llama3"].smallest_vocabulary == 256 + 5
+    assert HUB_FAMILIES["gemma"].smallest_vocabulary == 256 + 1 + 6  # a space
