@@ -147,14 +147,14 @@ def narrow_whole(
                 variables.append(cut.variable)
             ffn.tell()
         undo.pop_all()  # all are narrow: nothing is put back
-    kinds = {ffn.kind for ffn in ffns}
-    if kinds & {CHANNELS, FEATURES} or has_code(model):
-        tell_shapes(student_of(model), followed(model))
     refresh(model)
     held = [layer for ffn in ffns for layer in ffn.layers]
     for layer in layers_around(model, held):
         warn_of_stuck(set_configs(layer, variables, units))
     stuck = set_configs(model, variables, units)
+    kinds = {ffn.kind for ffn in ffns}
+    if kinds & {CHANNELS, FEATURES} or has_code(model):  # whose numbers say it now
+        tell_shapes(student_of(model), followed(model))
     # Functional models show the shapes of their layers.
     narrowed = set(map(id, held))
     for part in all_layers(model):
