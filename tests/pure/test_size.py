@@ -10,7 +10,7 @@ import pytest
 from tests.support import ROOT
 from tests.support.seconds import BACKENDS, TABLE
 
-CPU_MINUTES = 16
+CPU_MINUTES = 13
 
 LIMITS = {
     "keras_idea/_callbacks": 1_400,
