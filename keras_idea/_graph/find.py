@@ -1,12 +1,10 @@
 """Finds what can be pruned in a model: units that lie alike in its variables."""
 
 import collections
-import contextlib
 import dataclasses
 import functools
-import gc
 import weakref
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import keras
@@ -69,22 +67,9 @@ def graph_of(model: keras.layers.Layer) -> Graph:
     present += [RULES.get(type(layer)) for layer in layers]  # a user adds some
     known = _FOUND.get(model)
     if known is None or known[0] != present or not known[1].are_current:
-        with _no_collection():
-            graph, stated = _graph_of(model, layers), stated_ffns(layers)
+        graph, stated = _graph_of(model, layers), stated_ffns(layers)
         known = _FOUND[model] = present, dataclasses.replace(graph, stated=stated)
     return known[1]
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Pauses the garbage collector, which takes a third of the time of deep models."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _graph_of(model: keras.layers.Layer, layers: list[keras.layers.Layer]) -> Graph:

@@ -17,7 +17,7 @@ LIMITS = {
     "keras_idea/_elastic": 680,
     "keras_idea/_finding": 600,
     "keras_idea/functional": 870,
-    "keras_idea/_graph": 2_780,
+    "keras_idea/_graph": 2_770,
     "keras_idea/_groups": 600,
     "keras_idea/hub": 3_040,
     "keras_idea/_keras": 2_020,
