@@ -95,8 +95,9 @@ endurance: $(BACKENDS:%=endurance-%) test-site
 $(BACKENDS:%=endurance-%): endurance-%: .venv/ready
 	KERAS_BACKEND=$* .venv/bin/python -m tests.endurance
 
-# Mutation tests: puts faults into a copy, and writes which test finds each (about two hours;
-# interrupted, it continues). After a change of the sources remove build/mutations.
+# Mutation tests: puts faults into a copy, and writes which test finds each (about an hour;
+# interrupted, it continues, and tries again only what changed). After a change of the
+# sources remove build/mutations/coverage.
 mutations: .venv/ready
 	.venv/bin/python -m tests.mutations
 

@@ -60,10 +60,9 @@ def generated(executed):
         for path in sorted((ROOT / package).rglob("*.py")):
             file = path.relative_to(ROOT).as_posix()
             lines = path.read_bytes().count(b"\n")
-            # Drawn by its name: what other files hold changes nothing.
-            wanted = (lines + int(_digest(file), 16) % LINES_A_MUTATION) // (
-                LINES_A_MUTATION
-            )
+            # Rounded up or down by its name: what other files hold changes nothing.
+            drawn = int(_digest(file), 16) % LINES_A_MUTATION
+            wanted = (lines + drawn) // LINES_A_MUTATION
             known = executed.get(file, {})
             possible = [change for change in changes_of(path) if change.line in known]
             possible.sort(key=lambda change: _digest(change.name))

@@ -224,13 +224,14 @@ def heat_map(
     columns = np.searchsorted(steps, np.linspace(start, steps[-1], _WIDTH))
     rows = max(_BAND, _HEIGHT // len(bands))
     parts: list[np.ndarray] = []
-    span = f"steps {start:,} to {steps[-1]:,}"
     for title, levels in bands.items():
         gone = (levels == 0).argmax(axis=0) + len(levels) * (levels > 0).all(axis=0)
         order = np.lexsort((levels.mean(axis=0), gone))
         shown = order[np.linspace(0, len(order) - 1, rows).round().astype(int)]
         head = images.new("RGB", (_WIDTH, _LINE), "white")
         pen = drawing.Draw(head)
-        pen.text((1, _LINE // 2), f"{title}, {span}", _INK, anchor="lm", font_size=13)
+        if not parts:
+            title = f"{title}, steps {start:,} to {steps[-1]:,}"
+        pen.text((1, _LINE // 2), title, _INK, anchor="lm", font_size=13)
         parts += [np.asarray(head), colors[levels[columns][:, shown].T]]
     return np.concatenate(parts)

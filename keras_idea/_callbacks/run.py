@@ -338,7 +338,10 @@ def plan_targets(prune: Any, model: keras.Model) -> list[tuple[FFN, int]]:
 
 
 def begin_with(model: keras.Model) -> list[FFN]:
-    """Returns the groups of a compiled model, in the state in which a `fit` begins."""
+    """Builds a model's optimizer, ends pruning that was cut short; returns its groups.
+
+    Rejects a model that is not compiled, or that LoRA or quantization has changed.
+    """
     check_compiled(model)
     check_plain(model)
     if not model.optimizer.built:

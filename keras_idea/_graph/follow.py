@@ -67,7 +67,7 @@ def followed(
 
 
 def has_code(model: keras.layers.Layer) -> bool:
-    """Returns whether a model holds layers with a `call` that is nobody's known."""
+    """Returns whether a model holds layers with a `call` that their user wrote."""
     return any(
         looked_into(layer)
         and not isinstance(layer, (Functional, keras.Sequential, *ATTENTION))

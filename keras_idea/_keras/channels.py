@@ -67,7 +67,7 @@ def adds_bias_to_width(layer: Any, tensor: keras.KerasTensor) -> bool:
 
 def tell(layer: Any) -> None:
     """Has a layer say which shapes its variables have now."""
-    read = _told(layer)
+    read = _set_sizes(layer)
     if read and layer._build_shapes_dict:  # a file of the model tells them
         layer._build_shapes_dict = {
             name: _with(shape, read) for name, shape in layer._build_shapes_dict.items()
@@ -87,7 +87,7 @@ def _with(shape: Any, sizes: dict[int, int]) -> tuple[Any, ...]:
     return tuple(resized)
 
 
-def _told(layer: Any) -> dict[int, int]:
+def _set_sizes(layer: Any) -> dict[int, int]:
     """Sets a layer's own numbers; returns axes of its input -> the sizes it reads."""
     kind = type(layer)
     axis = 1 if getattr(layer, "data_format", None) == "channels_first" else -1
@@ -104,7 +104,7 @@ def _told(layer: Any) -> dict[int, int]:
         size, layer.units = stored_kernel(layer).shape
         return {-1: size}
     if isinstance(layer, layers.EinsumDense):
-        return _told_einsum(layer)
+        return _set_einsum_sizes(layer)
     if kind is layers.TimeDistributed and isinstance(layer.layer, layers.Dense):
         return {-1: stored_kernel(layer.layer).shape[0]}
     if isinstance(layer, layers.Embedding):
@@ -120,7 +120,7 @@ def _told(layer: Any) -> dict[int, int]:
     return {}
 
 
-def _told_einsum(layer: Any) -> dict[int, int]:
+def _set_einsum_sizes(layer: Any) -> dict[int, int]:
     given, made = layer.equation.replace(" ", "").split("->")
     x, k = given.split(",")
     shape, read = list(layer.partial_output_shape), dict[int, int]()

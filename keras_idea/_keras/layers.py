@@ -18,7 +18,9 @@ BUILT = "_build_shapes_dict"
 NOTED = "_auto_config"
 
 
-_KERNELS = "_kernel depthwise_kernel kernel _embeddings embeddings position_embeddings"
+_KERNELS = (
+    "_kernel depthwise_kernel kernel _embeddings embeddings position_embeddings"
+).split()
 
 
 def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:
@@ -26,7 +28,7 @@ def stored_kernel(layer: keras.layers.Layer) -> keras.Variable:
 
     These are computed, with LoRA and of a quantized layer.
     """
-    names = (name for name in _KERNELS.split() if hasattr(layer, name))
+    names = (name for name in _KERNELS if hasattr(layer, name))
     held: keras.Variable = getattr(layer, next(names))
     return held
 

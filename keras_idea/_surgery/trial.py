@@ -159,7 +159,8 @@ class _Trial:
                 found = self._outputs(values)
         except Exception as error:
             raised = f"the model raises {what_was_raised(error)}"
-            for layer, why in stuck[:1]:
+            if stuck:
+                layer, why = stuck[0]
                 raised += f". The config of {layer.name!r} {why}"
             return _Failure(raised, [layer for layer, _ in stuck])
         if _same(masked, found, tolerance):

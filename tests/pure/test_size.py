@@ -13,14 +13,14 @@ from tests.support.seconds import BACKENDS, TABLE
 CPU_MINUTES = 13
 
 LIMITS = {
-    "keras_idea/_callbacks": 1_400,
+    "keras_idea/_callbacks": 1_410,
     "keras_idea/_elastic": 680,
     "keras_idea/_finding": 600,
     "keras_idea/functional": 870,
     "keras_idea/_graph": 2_770,
     "keras_idea/_groups": 600,
     "keras_idea/hub": 3_040,
-    "keras_idea/_keras": 2_020,
+    "keras_idea/_keras": 2_030,
     "keras_idea/_layers": 400,
     "keras_idea/_lm/data": 1_230,
     "keras_idea/_lm/evaluation": 240,
