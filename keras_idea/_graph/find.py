@@ -120,7 +120,7 @@ class _Found:
                 atoms.settle(array, why)
             for axis in axes:
                 along = np.moveaxis(units, axis, 0).reshape(units.shape[axis], -1)
-                sized.append(Sized(layer, axis - 1, along[:, 0]))
+                sized.append(Sized(layer, axis - array.ndim, along[:, 0]))
         self.why = atoms.why(self.root)
         self.normalized = noted(self.root, atoms.normalized)
         # Of heads, queries meet keys, and then values: the same units on both sides.

@@ -1,5 +1,6 @@
 """Follows the tensors of a model through all its calls, and joins their atoms."""
 
+import collections
 import dataclasses
 import math
 from collections.abc import Collection, Sequence
@@ -17,7 +18,7 @@ from keras_idea._graph.layers import (
     slides,
     why_not_followed,
 )
-from keras_idea._keras.channels import dense_of, input_layers
+from keras_idea._keras.channels import dense_of, input_layers, takes_sizes
 from keras_idea._keras.layers import (
     own_weights,
     student_of,
@@ -101,11 +102,18 @@ class Follow:
             for loss in part.distillation_losses
         }
         self._kept: list[keras.KerasTensor] = []
-        self._told: set[int] = set()  # vectors that code has read, told by their values
+        self._values = {
+            id(variable.value): variable
+            for layer in self.layers
+            for variable in own_weights(layer)[0]
+        }
+        #: How often each variable whose value code has read was met in an operation.
+        self._met: collections.Counter[int] = collections.Counter()
 
     def whole(self, recording: Recording) -> None:
         """Goes through a recording, and settles what enters and leaves it."""
         atoms, outputs = self.atoms, set(map(id, recording.outputs))
+        self._met.clear()
         for tensor in recording.inputs:
             atoms.of_tensor[id(tensor)] = atoms.constant(tensor, _INPUT)
         for call in recording.calls:
@@ -130,12 +138,15 @@ class Follow:
                 if id(tensor) in atoms.of_tensor:
                     atoms.settle(atoms.of(tensor), reason)
         for call in recording.composites:
-            if isinstance(call.operation, (Functional, keras.Sequential)):
-                self._entrance(call.operation, call.inputs)
+            layer: Any = call.operation
+            if isinstance(layer, (Functional, keras.Sequential)):
+                self._entrance(layer, call.inputs)
+            elif takes_sizes(layer) and id(call.inputs[0]) in atoms.of_tensor:
+                self._sizes(layer, atoms.of(call.inputs[0]))
+        reads = collections.Counter(map(id, recording.read))
         for variable in recording.read:
-            if id(variable) in self._told:
-                continue
-            atoms.settle_variable(variable, "a layer computes with its kernel")
+            if reads[id(variable)] > self._met[id(variable)]:
+                atoms.settle_variable(variable, "a layer computes with its kernel")
         for holder, (cause, error) in recording.opaque.items():
             why = (
                 f"'{holder.name}', which holds it, cannot be called on a symbolic "
@@ -197,12 +208,16 @@ class Follow:
 
         They have units along the axis of a vector, or the last axis of others. Of a
         vector a layer may have made another shape: it is told by its numbers. `whole`:
-        whether variables themselves are replaced, too.
+        whether variables themselves are replaced, too; else they replace their values.
         """
-        known: dict[int, keras.KerasTensor] = {}
-        for held in call.arguments:
+        known: dict[int, Any] = {}
+        for leaf in call.arguments:
+            held = self._values.get(id(leaf), leaf)
             if isinstance(held, keras.KerasTensor) or not has_places(held):
                 continue
+            if held is not leaf:
+                known[id(leaf)] = held
+                self._met[id(held)] += 1
             if isinstance(held, keras.Variable):
                 axes, variable = _wide(held.shape), held if whole else None
             else:
@@ -213,7 +228,7 @@ class Follow:
                 own = _wide(variable.shape)[-1]
                 along = self.atoms.along_variable(variable, own, "own", None)
                 made = keras.KerasTensor(tuple(held.shape), "float32")
-                known[id(held)] = made
+                known[id(leaf)] = made
                 self._kept.append(made)  # tensors are told apart by their `id`
                 placed = at_axis(along, axes[-1], len(held.shape))
                 self.atoms.of_tensor[id(made)] = placed
@@ -235,7 +250,7 @@ class Follow:
                 if len(numbers) in shape and math.prod(shape) == len(numbers):
                     value = keras.ops.convert_to_numpy(variable.value).ravel()
                     if (value == numbers).all():
-                        self._told.add(id(variable))
+                        self._met[id(variable)] += 1
                         return variable
         return None
 

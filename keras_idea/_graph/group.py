@@ -29,9 +29,9 @@ _ROLES: tuple[Role, ...] = (*_KERNELS, "own", "statistic")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sized:
-    """A Reshape, or an input of a nested model, that knows how many units there are.
+    """A Reshape, or what takes a tensor, that knows how many units there are.
 
-    `labels`: the unit of each entry along `axis` after the batch, before any narrowing.
+    `labels`: the unit of each entry along `axis`, -1 for the last, before any narrowing.
     """
 
     layer: Any

@@ -27,6 +27,7 @@ from keras_idea._keras.channels import (
 )
 from keras_idea._keras.layers import stored_kernel, sublayers, walk
 from keras_idea._keras.symbolic import Call
+from keras_idea._layers.ffn import FFNLayer
 from keras_idea.functional.by_numbers import PrunedNumbers, why_not_each_number
 
 _OTHER_AXIS = "its units lie along another axis"
@@ -265,7 +266,7 @@ def looked_into(layer: keras.layers.Layer) -> bool:
     """Returns whether a layer is more than one operation: models, a user's layers."""
     if isinstance(layer, keras.Model):
         return True
-    if rule_of(layer) is not None:
+    if rule_of(layer) is not None or isinstance(layer, FFNLayer):
         return False
     return not is_stock_layer(layer) or any(dense_of(part) for part in walk(layer))
 

@@ -3,6 +3,7 @@
 Seen with Keras 3.15.1.
 """
 
+import copy
 import inspect
 from collections.abc import Iterable
 from typing import Any
@@ -72,12 +73,8 @@ def tell(layer: Any) -> None:
         layer._build_shapes_dict = {
             name: _with(shape, read) for name, shape in layer._build_shapes_dict.items()
         }
-    spec = layer.input_spec
-    if read and isinstance(spec, keras.layers.InputSpec) and spec.axes:
-        axes = {axis: read.get(axis, size) for axis, size in spec.axes.items()}
-        layer.input_spec = keras.layers.InputSpec(
-            ndim=spec.ndim, min_ndim=spec.min_ndim, axes=axes
-        )
+    if read and takes_sizes(layer):
+        _set_spec(layer, read)
 
 
 def _with(shape: Any, sizes: dict[int, int]) -> tuple[Any, ...]:
@@ -134,9 +131,10 @@ def _set_einsum_sizes(layer: Any) -> dict[int, int]:
 
 
 def tell_size(layer: Any, axis: int, size: int) -> None:
-    """Has a Reshape make, or an input of a nested model take, another size.
+    """Has a Reshape make, or another layer take, another size along an axis.
 
-    `axis` counts from the first after the batch.
+    The other one is an input of a nested model, or a layer that says in an `InputSpec`
+    what it takes. `axis` counts from the last: -1.
     """
     if isinstance(layer, layers.Reshape):
         shape = list(layer.target_shape)
@@ -145,15 +143,31 @@ def tell_size(layer: Any, axis: int, size: int) -> None:
             layer.target_shape = tuple(shape)
     elif not isinstance(layer, layers.Layer):  # the operation, in a graph
         shape = list(layer.newshape)
-        if shape[axis + 1] != -1:
-            shape[axis + 1] = size
+        if shape[axis] != -1:
+            shape[axis] = size
             layer.newshape = tuple(shape)
             layer._auto_config = type(layer._auto_config)(newshape=layer.newshape)
-    else:
+    elif isinstance(layer, layers.InputLayer):
         shape = list(layer._batch_shape)
-        shape[axis + 1] = size
+        shape[axis] = size
         layer._batch_shape = tuple(shape)
         layer._input_tensor._shape = tuple(shape)
+    else:
+        _set_spec(layer, {axis: size, axis + (layer.input_spec.ndim or 0): size})
+
+
+def takes_sizes(layer: Any) -> bool:
+    """Returns whether a layer says in an `InputSpec` what sizes it takes."""
+    spec = layer.input_spec
+    return isinstance(spec, keras.layers.InputSpec) and bool(spec.axes or spec.shape)
+
+
+def _set_spec(layer: Any, sizes: dict[int, int]) -> None:
+    spec = copy.copy(layer.input_spec)
+    spec.axes = {axis: sizes.get(axis, size) for axis, size in spec.axes.items()}
+    if spec.shape is not None:
+        spec.shape = _with(spec.shape, sizes)
+    layer.input_spec = spec
 
 
 def own_reshape(operation: Any) -> Any:

@@ -186,9 +186,8 @@ def update_scores_and_masks(
             together.setdefault(key, []).append(track)
     step = known_count(iterations)
     for (schedule, shape), alike in together.items():
-        if step is None:
-            width = schedule(ops.cast(iterations, "int32"))
-        elif (width := schedule(step)) == shape[-1]:
+        width = schedule(ops.cast(iterations, "int32") if step is None else step)
+        if step is not None and width == shape[-1]:
             continue
         alive = ops.stack([track.mask.value for track in alike])
         scored = [t.ffn.state.importance_of(t.scores.value) for t in alike]

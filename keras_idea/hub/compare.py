@@ -226,16 +226,20 @@ def outputs_of(
     model: keras.layers.Layer,
     inputs: Any,
     state: Iterable[tuple[keras.Variable, Any]] = (),
+    losses: bool = False,
 ) -> list[np.ndarray]:
     """Computes all outputs of a model in evaluation mode, in float32 at least.
 
     `state` are values to use in place of the variables' own, which do not change.
+    `losses`: whether to add the sum of what its layers add to the loss.
     """
     with contextlib.ExitStack() as scopes:
         scopes.enter_context(computing_in_float32(model))
         scopes.enter_context(float32_products())
-        scopes.enter_context(keras.StatelessScope(state))
+        scopes.enter_context(keras.StatelessScope(state, collect_losses=losses))
         outputs = keras.tree.flatten(model(inputs, training=False))
+        if losses:
+            outputs.append(keras.ops.convert_to_tensor(sum(model.losses, 0.0)))
     return [keras.ops.convert_to_numpy(made).astype("float64") for made in outputs]
 
 
