@@ -163,8 +163,8 @@ FAULTS = (
     Fault(
         "compiled masks fall a step late",
         _RENEWAL,
-        'schedule(ops.cast(iterations, "int32"))',
-        'schedule(ops.maximum(ops.cast(iterations, "int32") - 1, 0))',
+        'schedule(ops.cast(iterations, "int32") if',
+        'schedule(ops.maximum(ops.cast(iterations, "int32") - 1, 0) if',
         "jax",
     ),
     Fault(

@@ -105,6 +105,16 @@ def test_where_nothing_can_be_pruned(make, words):
     assert reason in explained.left_out[name].lower()
 
 
+@pytest.mark.daily("torch", "jax", "tensorflow")
+def test_what_an_ffn_of_this_package_reads_stays():
+    """On each backend: on TensorFlow alone, it was followed into the FFN."""
+    inputs = keras.Input((8,))
+    hidden = D(16, name="up")(inputs)
+    hidden = hidden + ki.PrunableGatedFFN(12, name="ffn")(hidden)
+    explained = ki.explain(keras.Model(inputs, D(3, name="out")(hidden)))
+    assert "'ffn' reads or makes it" in explained.left_out["up"]
+
+
 @pytest.mark.daily("torch")
 def test_three_reasons_are_told():
     reasons = {"a": "it is wide", "b": "it is wide", "c": "it is deep"}

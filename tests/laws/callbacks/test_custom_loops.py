@@ -18,7 +18,10 @@ SETTINGS = {"target_dim": 4, "begin_step": 3, "prune_steps": 12}
 @pytest.fixture(scope="module")
 def guide():
     """The guide's names; it has run to its end then."""
-    return runpy.run_path(str(GUIDES / "your_own_training_loop.py"))
+    with pytest.MonkeyPatch.context() as patch:
+        # TensorFlow only warns of code that its AutoGraph does not know.
+        patch.setenv("AUTOGRAPH_STRICT_CONVERSION", "1")
+        return runpy.run_path(str(GUIDES / "your_own_training_loop.py"))
 
 
 def new_model():

@@ -135,9 +135,41 @@ def scaled(size=None):
     return keras.Sequential([keras.Input((8,)), up, Scaled(size), down])
 
 
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class Products(keras.layers.Layer):
+    """Computes with the values of its kernels, and takes one size of inputs alone."""
+
+    def __init__(self, width=12, by_shape=False, **kwargs):
+        super().__init__(**kwargs)
+        self.width, self.by_shape = width, by_shape
+
+    def build(self, shape):
+        known = {"shape": (None, *shape[1:])} if self.by_shape else {"ndim": 2}
+        axes = {} if self.by_shape else {1: shape[-1]}
+        self.input_spec = keras.layers.InputSpec(**known, axes=axes)
+        self.up = self.add_weight((shape[-1], self.width), name="up")
+        self.down = self.add_weight((self.width, shape[-1]), name="down")
+
+    def call(self, x):
+        hidden = keras.ops.relu(keras.ops.matmul(x, self.up.value))
+        return x + keras.ops.matmul(hidden, keras.ops.convert_to_tensor(self.down))
+
+    def get_config(self):
+        config = super().get_config()
+        return {**config, "width": self.width, "by_shape": self.by_shape}
+
+
+def products(by_shape=False):
+    up, down = keras.layers.Dense(12, "relu"), keras.layers.Dense(8)
+    own = Products(by_shape=by_shape)
+    return keras.Sequential([keras.Input((8,)), up, own, down])
+
+
 BLOCKS = {
     "weights of units": scaled,
     "weights of units, by a number": lambda: scaled(12),
+    "values of kernels, and an InputSpec": products,
+    "values of kernels, and an InputSpec of a shape": lambda: products(by_shape=True),
     "one number of several blocks": OfBlocks,
     "half of it, read-only": Half,
     "a number that Keras notes": lambda: OfDense(8, 12),
