@@ -31,7 +31,7 @@ _ROLES: tuple[Role, ...] = (*_KERNELS, "own", "statistic")
 class Sized:
     """A Reshape, or what takes a tensor, that knows how many units there are.
 
-    `labels`: the unit of each entry along `axis`, -1 for the last, before any narrowing.
+    `labels`: the unit of each entry along `axis`, -1 the last, before any narrowing.
     """
 
     layer: Any

@@ -5,7 +5,7 @@ It is saved layer by layer, so it can be narrowed anywhere.
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import keras
 import numpy as np

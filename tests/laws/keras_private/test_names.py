@@ -62,7 +62,7 @@ def test_what_layers_hold():
     tell(norm)
     assert norm.input_spec.axes == {-1: 5}
     (given,) = input_layers(model)
-    tell_size(given, 0, 6)
+    tell_size(given, -1, 6)
     assert model.input_shape == (None, 6)
     wrapper = built(layers.TimeDistributed(layers.Dense(2)), (None, 3, 4))
     wrapped = wrapper.layer
