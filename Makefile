@@ -89,8 +89,8 @@ check-torch: .venv/ready
 	KERAS_BACKEND=torch .venv/bin/python -m pytest --daily $(CHECKED)
 
 # Before a release: every test on every backend, then what `make test` runs once more,
-# compiled as a user compiles it. `make --jobs=2 endurance` keeps two cores busy; what
-# touches no backend runs once. Interrupted, it continues where it was.
+# compiled as a user compiles it. What touches no backend runs once. Interrupted, it
+# continues where it was.
 endurance: $(BACKENDS:%=endurance-%) test-site
 $(BACKENDS:%=endurance-%): endurance-%: .venv/ready
 	KERAS_BACKEND=$* .venv/bin/python -m tests.endurance

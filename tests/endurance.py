@@ -1,14 +1,16 @@
 """Every test on a backend, folder by folder.
 
-`KERAS_BACKEND=jax python -m tests.endurance`. Each folder is a process of its own. What
-passed at this commit is not run again, so a suite of hours may be interrupted; what
-failed is. Logs: build/endurance.
+`KERAS_BACKEND=jax python -m tests.endurance`. Each folder is a process of its own, and
+two run at once. What passed at this commit is not run again, so a long suite may be
+interrupted; what failed is. Logs: build/endurance.
 """
 
+import functools
 import os
 import subprocess
 import sys
 import time
+from multiprocessing.pool import ThreadPool
 
 from tests.support import ROOT
 
@@ -29,15 +31,12 @@ def pieces(backend):
         folders.append(ROOT / "tests" / "pure")
         folders.append(ROOT / "benchmarks" / "tests" / "pure")
     named = [path.relative_to(ROOT).as_posix() for path in folders if path.exists()]
-    found = {
-        path.removeprefix("tests/").removesuffix(".py").replace("/", "-"): (
-            [path],
-            every,
-        )
-        for path in named
-    }
-    if backend != "torch":  # once more, as a user compiles
+    found = {}
+    if backend != "torch":  # once more, as a user compiles; the longest comes first
         found["daily-optimized"] = (["--daily"], {"KERAS_IDEA_OPTIMIZED": "1"})
+    for path in named:
+        name = path.removeprefix("tests/").removesuffix(".py").replace("/", "-")
+        found[name] = ([path], every)
     return found
 
 
@@ -47,13 +46,14 @@ def commit():
     return subprocess.check_output(said, cwd=ROOT, text=True).strip()
 
 
-def run(backend, name, arguments, environment):
-    """Whether a piece passes, and the last line that pytest says of it."""
+def run(backend, piece):
+    """The name of a piece, whether it passes, and what pytest says last."""
+    name, (arguments, environment) = piece
     folder = LOGS / commit()
     folder.mkdir(parents=True, exist_ok=True)
     log, passed = folder / f"{backend}-{name}.log", folder / f"{backend}-{name}.passed"
     if passed.exists():
-        return True, passed.read_text()
+        return name, True, passed.read_text()
     began = time.monotonic()
     with log.open("w") as out:
         status = subprocess.call(
@@ -69,17 +69,18 @@ def run(backend, name, arguments, environment):
     if status in (0, 5) and not folder.name.endswith("+"):
         # 5: none of its tests is this backend's. Of a "+" nobody knows what it was.
         passed.write_text(said)
-    return status in (0, 5), said
+    return name, status in (0, 5), said
 
 
 def main():
     backend = os.environ["KERAS_BACKEND"]
     failed = []
-    for name, piece in pieces(backend).items():
-        passed, said = run(backend, name, *piece)
-        print(f"{backend}: {name}: {'' if passed else 'FAILED: '}{said}", flush=True)
-        if not passed:
-            failed.append(name)
+    with ThreadPool(2) as pool:
+        run_one = functools.partial(run, backend)
+        for name, passed, said in pool.imap_unordered(run_one, pieces(backend).items()):
+            print(f"{name}: {'' if passed else 'FAILED: '}{said}", flush=True)
+            if not passed:
+                failed.append(name)
     if failed:
         sys.exit(f"{backend}: failed: {', '.join(failed)}. Logs: {LOGS}")
 
