@@ -119,7 +119,7 @@ class Checkpoint(keras.callbacks.Callback):
         self._done: int | None = None
         self._saved: Saved | None = None
         self._random: dict[str, np.ndarray] | None = None
-        self._batches, self._stopped = 0, False
+        self._begun, self._stopped = 0, False
 
     def restore(self, model: keras.Model) -> int:
         """Restores a model, and everything else, to the state of the last checkpoint.
@@ -178,26 +178,29 @@ class Checkpoint(keras.callbacks.Callback):
                 f"`restore` returned {plural(self._done, 'epoch')}, and `fit` begins "
                 f"at epoch {epoch}. Pass initial_epoch={self._done}."
             )
-        self._done, self._batches, self._stopped = None, 0, False
+        self._done, self._begun, self._stopped = None, 0, False
         if self._random is not None:
             set_random_state(self._random)
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        """Restores the generators again: a loader of all epochs drew when it began."""
+        """Notes the batch; restores the generators for a loader that drew early."""
+        self._begun = batch
         if self._random is not None:
             set_random_state(self._random)
             self._random = None
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Notes the batch, and whether `fit` ends after it."""
-        self._batches, self._stopped = batch + 1, is_stopping(self)
+        """Notes whether `fit` ends. Keras may call it from threads, in any order."""
+        if is_stopping(self):
+            self._stopped = True
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Keeps the logs, and saves if it is time."""
         model = self.model  # on jax this syncs the variables
         params, logs = self.params or {}, logs or {}
         steps = params.get("steps")
-        cut_off = self._batches < steps if steps else self._stopped
+        batches = self._begun + model.steps_per_execution
+        cut_off = batches < steps if steps else self._stopped
         if model.stop_training and cut_off:
             warn_user(
                 "`fit` stopped inside an epoch, which is not saved. Call `restore` to "
