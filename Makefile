@@ -13,10 +13,6 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 BACKENDS ?= jax tensorflow torch
 PARTS = test-tensorflow test-jax test-torch test-torch-product
-# What `make check` runs. It leaves tests/product, KerasHub's families and the other
-# backends to `make test`.
-CHECKED ?= tests/pure tests/laws benchmarks/tests/pure --ignore=tests/laws/hub
-
 # They lie before the released ones: the laws run against them in `make newest`.
 NIGHTLY ?= keras-nightly keras-hub-nightly
 
@@ -31,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP = pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: demo checkpoint test check docs release endurance mutations newest oldest served browser lint bench clean \
-	check-torch test-browser test-site test-core $(PARTS) $(BACKENDS:%=endurance-%)
+	check-laws check-rest test-browser test-site test-core $(PARTS) $(BACKENDS:%=endurance-%)
 
 demo: .venv-demo/ready
 	KERAS_BACKEND=jax .venv-demo/bin/python -m keras_idea_cli train --output runs/demo --overwrite
@@ -79,14 +75,19 @@ release: .venv/ready
 	.venv-release/bin/$(PIP) "$$(echo dist/*.whl)[jax,cli]"
 	.venv-release/bin/python tests/release.py
 
-# While you work, on torch, where nothing is compiled.
+# While you work, on torch, where nothing is compiled: the six laws, and beside them the
+# rest. It leaves tests/product, KerasHub's families and the other backends to `make test`.
 check: .venv/ready
-	$(MAKE) --jobs=2 --no-print-directory lint check-torch
+	$(MAKE) --jobs=2 --no-print-directory check-laws check-rest lint
 	@echo "Left out: tests/product, tests/laws/hub, jax, tensorflow and the browser:" \
 		"make test."
 
-check-torch: .venv/ready
-	KERAS_BACKEND=torch .venv/bin/python -m pytest --daily $(CHECKED)
+check-laws: FOLDERS = tests/laws/test_*.py
+check-rest: FOLDERS = tests/laws tests/pure benchmarks/tests/pure \
+	--ignore=tests/laws/hub --ignore-glob="tests/laws/test_*"
+check-laws check-rest: check-%: .venv/ready
+	@set -o pipefail; KERAS_BACKEND=torch .venv/bin/python -m pytest --daily $(FOLDERS) \
+		2>&1 | sed -u 's/^/$*: /'
 
 # Before a release: every test on every backend, then what `make test` runs once more,
 # compiled as a user compiles it. What touches no backend runs once. Interrupted, it
