@@ -272,6 +272,8 @@ def _moved(some: Sizes, others: Sizes) -> list[tuple[int, int]]:
 def _set(part: Any, name: str, old: Any, new: Any, undo: contextlib.ExitStack) -> None:
     held = vars(part)
     if name == NOTED:
+        if held[name] is None:  # Keras notes nothing where an argument is an object
+            return
         held, name = vars(held[name]), "config"
     value = held[name]
     if isinstance(new, dict):

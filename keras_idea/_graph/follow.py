@@ -18,7 +18,12 @@ from keras_idea._graph.layers import (
     slides,
     why_not_followed,
 )
-from keras_idea._keras.channels import dense_of, input_layers, takes_sizes
+from keras_idea._keras.channels import (
+    dense_of,
+    input_layers,
+    makes_its_spec,
+    takes_sizes,
+)
 from keras_idea._keras.layers import (
     own_weights,
     student_of,
@@ -35,6 +40,7 @@ from keras_idea.functional.by_numbers import PrunedNumbers
 OUTPUT = "it is an output of the model"
 _INPUT = "an input of the model"
 _END = "it enters or leaves a layer that cannot be looked into"
+_CONSTRUCTED = "it enters a layer whose constructor says in an InputSpec how wide it is"
 UNBUILT = (
     "the model is not built, so its `call` is not known: call it on data (or remove "
     "`call`, if only `train_step` calls the layers)"
@@ -102,12 +108,7 @@ class Follow:
             for loss in part.distillation_losses
         }
         self._kept: list[keras.KerasTensor] = []
-        self._values = {
-            id(variable.value): variable
-            for layer in self.layers
-            for variable in own_weights(layer)[0]
-        }
-        #: How often each variable whose value code has read was met in an operation.
+        #: How often each vector whose value code has read was met, told by its numbers.
         self._met: collections.Counter[int] = collections.Counter()
 
     def whole(self, recording: Recording) -> None:
@@ -141,8 +142,8 @@ class Follow:
             layer: Any = call.operation
             if isinstance(layer, (Functional, keras.Sequential)):
                 self._entrance(layer, call.inputs)
-            elif takes_sizes(layer) and id(call.inputs[0]) in atoms.of_tensor:
-                self._sizes(layer, atoms.of(call.inputs[0]))
+            elif takes_sizes(layer) and call.inputs:
+                self._specified(layer, call.inputs[0])
         reads = collections.Counter(map(id, recording.read))
         for variable in recording.read:
             if reads[id(variable)] > self._met[id(variable)]:
@@ -208,16 +209,12 @@ class Follow:
 
         They have units along the axis of a vector, or the last axis of others. Of a
         vector a layer may have made another shape: it is told by its numbers. `whole`:
-        whether variables themselves are replaced, too; else they replace their values.
+        whether variables themselves are replaced, too.
         """
-        known: dict[int, Any] = {}
-        for leaf in call.arguments:
-            held = self._values.get(id(leaf), leaf)
+        known: dict[int, keras.KerasTensor] = {}
+        for held in call.arguments:
             if isinstance(held, keras.KerasTensor) or not has_places(held):
                 continue
-            if held is not leaf:
-                known[id(leaf)] = held
-                self._met[id(held)] += 1
             if isinstance(held, keras.Variable):
                 axes, variable = _wide(held.shape), held if whole else None
             else:
@@ -228,7 +225,7 @@ class Follow:
                 own = _wide(variable.shape)[-1]
                 along = self.atoms.along_variable(variable, own, "own", None)
                 made = keras.KerasTensor(tuple(held.shape), "float32")
-                known[id(leaf)] = made
+                known[id(held)] = made
                 self._kept.append(made)  # tensors are told apart by their `id`
                 placed = at_axis(along, axes[-1], len(held.shape))
                 self.atoms.of_tensor[id(made)] = placed
@@ -310,21 +307,34 @@ class Follow:
         inputs = input_layers(model)
         if len(inputs) == len(given):
             for layer, tensor in zip(inputs, given, strict=True):
-                self._sizes(layer, self.atoms.of(tensor))
+                array, rank = self.atoms.of(tensor), len(layer._batch_shape)
+                if rank == array.ndim + 1:  # Keras adds an axis, or removes one
+                    array = array[..., None]
+                elif rank == array.ndim - 1:
+                    array = array.take(0, -1)
+                self._sizes(layer, array)
             return
         for tensor in given:
             why = "it enters a nested model whose inputs are not known"
             self.atoms.settle(self.atoms.of(tensor), why)
 
+    def _specified(self, layer: keras.layers.Layer, given: keras.KerasTensor) -> None:
+        """What enters a user's layer that says in an `InputSpec` what it takes."""
+        if id(given) in self.atoms.of_tensor:
+            self._sizes(layer, self.atoms.of(given))
+            if makes_its_spec(layer):
+                self.atoms.settle(self.atoms.of(given), _CONSTRUCTED)
+
     def _sizes(self, layer: Any, atoms: np.ndarray) -> None:
-        """Notes a layer that knows the number of units of what it makes."""
+        """Notes a layer that knows the number of units of what it makes or takes."""
         if atoms.size == 1:
             return
         if id(layer) in self._held:
             self.sized.append((layer, atoms))
         else:  # made in a `call`, of a number that nobody can change
             shape = getattr(layer, "target_shape", None)
-            why = f"code holds its number, in a Reshape to {shape}"
+            where = f"a Reshape to {shape}" if shape else "an InputSpec"
+            why = f"code holds its number, in {where}"
             self.atoms.settle(atoms, why)
 
 

@@ -43,7 +43,11 @@ def each(atoms: Atoms, operation: Any, call: Call) -> Made:
     tensors = [a for a in given if isinstance(a, keras.KerasTensor)]
     if type(operation).__name__ in ("Divide", "TrueDivide"):
         below = call.arguments[-1]
-        if isinstance(below, keras.KerasTensor) and atoms.of(below).size > 1:
+        if isinstance(below, keras.KerasTensor):
+            varies = atoms.of(below).size > 1
+        else:
+            varies = isinstance(below, keras.Variable) and has_places(below)
+        if varies:
             return "something is divided by it"
     found = [_ahead(atoms.of(tensor), rank) for tensor in tensors]
     vary = [a for a in range(rank) if any(part.shape[a] > 1 for part in found)]

@@ -3,6 +3,7 @@
 Seen with Keras 3.15.1.
 """
 
+import contextlib
 import copy
 import inspect
 from collections.abc import Iterable
@@ -157,9 +158,16 @@ def tell_size(layer: Any, axis: int, size: int) -> None:
 
 
 def takes_sizes(layer: Any) -> bool:
-    """Returns whether a layer says in an `InputSpec` what sizes it takes."""
-    spec = layer.input_spec
+    """Returns whether a layer holds an `InputSpec` of the sizes that it takes."""
+    spec = vars(layer).get("_input_spec")
     return isinstance(spec, keras.layers.InputSpec) and bool(spec.axes or spec.shape)
+
+
+def makes_its_spec(layer: keras.layers.Layer) -> bool:
+    """Returns whether a layer's constructor makes its `InputSpec`, before `build`."""
+    with contextlib.suppress(Exception):  # of a user's code
+        return takes_sizes(type(layer).from_config(layer.get_config()))
+    return False
 
 
 def _set_spec(layer: Any, sizes: dict[int, int]) -> None:

@@ -3,6 +3,8 @@
 It is saved layer by layer, so it can be narrowed anywhere.
 """
 
+import collections
+import functools
 import itertools
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -81,6 +83,7 @@ def as_functional(model: keras.Model) -> keras.Model:
             outputs = outputs[0]
         copy = keras.Model(inputs, outputs, name=model.name)
         copy_flags(model, copy)
+        _check_apart(copies)
         for pair in copies.items():
             _carry_over(*pair)
         _check_same(model, copy)
@@ -113,11 +116,20 @@ def _carry_over(layer: keras.layers.Layer, copy: keras.layers.Layer) -> None:
         copy_values(variables_of(layer, *pair))
 
 
+def _check_apart(copies: Copies) -> None:
+    """Refuses layers of which there would be two copies, which train apart."""
+    held = [part for layer in copies for part in set(walk(layer))]
+    for part, count in collections.Counter(held).items():
+        if count > 1 and part.weights:
+            raise ArgumentError(f"layer '{part.name}' is in {count} of its blocks")
+
+
 def _calls(model: keras.Model) -> Recording:
     """Records what a model calls, with blocks whole that use weights of their own."""
     whole = set[keras.layers.Layer]()
     found = followed(model)
-    while more := set(_to_leave_whole(model, found)) - whole:
+    trained = followed(model, training=True)
+    while more := {*_to_leave_whole(model, found), *trained.losing} - whole:
         whole |= more
         found = followed(model, whole=whole)
     if found.holders or model in whole or not found.calls:
@@ -149,7 +161,10 @@ def _to_leave_whole(
     own |= {id(variable) for variable in recording.read}
     for layer in recording.called:
         kept = {
-            id(v) for part in walk(layer) if part is not layer for v in part.variables
+            id(variable)
+            for part in walk(layer)
+            if part is not layer and part in recording.called
+            for variable in part.variables
         }
         if any(id(v) in own and id(v) not in kept for v in layer.variables):
             yield layer
@@ -183,8 +198,8 @@ def _check_same(model: keras.Model, copy: keras.Model) -> None:
     example = keras.tree.map_structure(
         lambda array: np.resize(array, (_SAMPLES, *array.shape[1:])), example
     )
-
-    def outputs(model: keras.layers.Layer) -> list[np.ndarray]:
-        return outputs_of(model, example, losses=True)
-
-    check_same_outputs(model, copy, outputs)
+    for training in (False, True):
+        outputs = functools.partial(outputs_of, inputs=example, training=training)
+        same = functools.partial(np.array_equal, equal_nan=True)
+        if all(map(same, outputs(model), outputs(model))):  # else they are random
+            check_same_outputs(model, copy, outputs)

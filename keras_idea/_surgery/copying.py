@@ -179,6 +179,9 @@ class _Maker:
     def _call(self, layer: Any, *args: Any, **kwargs: Any) -> Any:
         if id(layer) in self._skipped:
             return first_argument(layer.call, args, kwargs)
+        held = keras.tree.flatten([args, kwargs])
+        if any(isinstance(leaf, keras.Variable) for leaf in held):
+            _refuse(layer, "its graph holds a variable: compute with it in a layer")
         return layer(*args, **kwargs)
 
 

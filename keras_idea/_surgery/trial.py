@@ -148,7 +148,9 @@ class _Trial:
     def failure(self, cuts: Cuts) -> _Failure | None:
         """What is wrong with the narrow model; None: it equals the masked one."""
         masked, tolerance = self._outputs(self._masked(cuts)), tolerance_of(self._model)
-        if not any(np.isfinite(made).any() for made in masked):
+        if not _has_numbers(masked):
+            if _has_numbers(self._outputs(self._values)):
+                return _Failure("none of its outputs is finite")
             raise ArgumentError("its outputs are not finite")
         values, stuck = dict(self._values), list[Stuck]()
         units = [(group.hidden_dim, kept.shape[-1]) for group, kept in cuts]
@@ -186,6 +188,10 @@ class _Trial:
     def _outputs(self, values: dict[int, Tensor]) -> list[np.ndarray]:
         state = [(variable, values[id(variable)]) for variable in self._model.variables]
         return outputs_of(self._model, self._inputs, state)
+
+
+def _has_numbers(outputs: list[np.ndarray]) -> bool:
+    return any(np.isfinite(made).any() for made in outputs[:-1])  # but for the loss
 
 
 def _same(some: list[np.ndarray], others: list[np.ndarray], tolerance: float) -> bool:

@@ -106,8 +106,8 @@ def compare(
     # Written so that NaN fails.
     if not (difference <= allowed and np.isfinite(difference)):
         raise error(
-            f"It computes something else: its outputs differ by {difference:.2g} of "
-            f"{largest:.3g}, allowed are {allowed:.1e}."
+            "It computes something else: its outputs, or added losses, differ by "
+            f"{difference:.2g} of {largest:.3g}, allowed are {allowed:.1e}."
         )
     greedy = 0
     if expected.causal:
@@ -203,11 +203,11 @@ def check_same_outputs(
     outputs: Callable[[keras.layers.Layer], list[np.ndarray]],
 ) -> None:
     """Refuses a copy whose outputs differ by more than the dtype explains."""
-    ours, theirs = outputs(model), outputs(copy)
-    expected, tolerance = Expected([*enumerate(ours)], False), tolerance_of(model)
-    tiny = float(np.finfo("float32").tiny)
+    tolerance, tiny = tolerance_of(model), float(np.finfo("float32").tiny)
     try:
-        compare(expected, theirs.__getitem__, tolerance, ArgumentError, tiny)
+        for ours, theirs in zip(outputs(model), outputs(copy), strict=True):
+            pair = Expected([(theirs, ours)], False)
+            compare(pair, np.asarray, tolerance, ArgumentError, tiny)
     except ArgumentError as error:
         raise ArgumentError(
             f"The copy of {type(model).__name__} '{model.name}' is wrong. {error} Its "
@@ -226,20 +226,18 @@ def outputs_of(
     model: keras.layers.Layer,
     inputs: Any,
     state: Iterable[tuple[keras.Variable, Any]] = (),
-    losses: bool = False,
+    training: bool = False,
 ) -> list[np.ndarray]:
-    """Computes all outputs of a model in evaluation mode, in float32 at least.
+    """Computes all outputs of a model, and what it adds to the loss, in float32.
 
     `state` are values to use in place of the variables' own, which do not change.
-    `losses`: whether to add the sum of what its layers add to the loss.
     """
     with contextlib.ExitStack() as scopes:
         scopes.enter_context(computing_in_float32(model))
         scopes.enter_context(float32_products())
-        scopes.enter_context(keras.StatelessScope(state, collect_losses=losses))
-        outputs = keras.tree.flatten(model(inputs, training=False))
-        if losses:
-            outputs.append(keras.ops.convert_to_tensor(sum(model.losses, 0.0)))
+        scope = scopes.enter_context(keras.StatelessScope(state, collect_losses=True))
+        outputs = keras.tree.flatten(model(inputs, training=training))
+        outputs.append(keras.ops.convert_to_tensor(sum(scope.losses, 0.0)))
     return [keras.ops.convert_to_numpy(made).astype("float64") for made in outputs]
 
 

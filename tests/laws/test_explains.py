@@ -80,6 +80,27 @@ class OneHead(L.Layer):
         return x + self.heads(x, x)
 
 
+class Divided(L.Layer):
+    """Zeros by zeros, once units are masked."""
+
+    def build(self, shape):
+        self.scale = self.add_weight((shape[-1],), initializer="ones")
+
+    def call(self, x):
+        return x / self.scale
+
+
+class Constructed(L.Layer):
+    """Its config holds what nobody could change."""
+
+    def __init__(self, dim=12, **kwargs):
+        super().__init__(**kwargs)
+        self.input_spec = L.InputSpec(axes={-1: dim})
+
+    def call(self, x):
+        return 2 * x
+
+
 @pytest.mark.daily("torch")
 @pytest.mark.parametrize(
     "make, words",
@@ -92,6 +113,8 @@ class OneHead(L.Layer):
         (quantized, "up no: quantized"),
         (normed, "up no: norm"),
         (lambda: net(OneHead(name="one"), D(3), shape=(6, 8)), "one/heads no: reads"),
+        (lambda: net(D(12, name="up"), Divided(), D(3)), "up no: divided"),
+        (lambda: net(D(12, name="up"), Constructed(), D(3)), "up no: inputspec"),
     ],
 )
 def test_where_nothing_can_be_pruned(make, words):

@@ -172,6 +172,53 @@ class Strange(layers.Layer):
         return self.function(x) * self.scale
 
 
+@keras.saving.register_keras_serializable("as_functional_tests")
+class Reads(layers.Layer):
+    """Computes with its Dense layer's kernel too, or otherwise while it trains."""
+
+    def __init__(self, how, dense=None, **kwargs):
+        super().__init__(**kwargs)
+        self.how, self.dense = how, dense or layers.Dense(3)
+
+    def build(self, shape):
+        if not self.dense.built:
+            self.dense.build(shape)
+
+    def call(self, x, training=False):
+        if self.how == "kernel":
+            return self.dense(x) + keras.ops.matmul(x, self.dense.kernel)
+        if training and self.how == "loss":
+            self.add_loss(keras.ops.mean(x))
+        return self.dense(x) * (2.0 if training and self.how == "factor" else 1.0)
+
+    def get_config(self):
+        return {**super().get_config(), "how": self.how}
+
+
+def reads(how):
+    return keras.Sequential([keras.Input((3,)), layers.Dense(3), Reads(how)])
+
+
+def shared():
+    """Two blocks that would each have a copy of one layer."""
+    inputs, dense = keras.Input((3,)), layers.Dense(3)
+    one, two = Reads("kernel", dense), Reads("kernel", dense)
+    return keras.Model(inputs, one(inputs) + two(inputs))
+
+
+@pytest.mark.parametrize("how", ["kernel", "loss"])
+def test_what_cannot_be_taken_apart_stays_one_layer(how):
+    model = reads(how)
+    copy = ki.as_functional(model)
+    assert "Reads" in {type(layer).__name__ for layer in copy.layers}
+    x = np.ones((2, 3), "float32")
+    expected = to_numpy(copy(x))
+    for variable in model.variables:
+        variable.assign(0 * variable.value)
+    np.testing.assert_array_equal(to_numpy(copy(x)), expected)
+    assert np.abs(expected).max() > 0
+
+
 REFUSED = {
     "an open size": (
         lambda: of((None, None, 2), Numbered(), layers.Conv1D(2, 1)),
@@ -182,6 +229,8 @@ REFUSED = {
         "Strange 'strange' cannot be copied",
     ),
     "a loss": (penalized, "cannot be made functional"),
+    "a factor in training": (lambda: reads("factor"), "computes something else"),
+    "a layer of two blocks": (shared, "is in 2 of its blocks"),
 }
 
 

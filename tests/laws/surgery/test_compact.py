@@ -89,6 +89,15 @@ def test_a_copy_that_computes_something_else_is_refused():
     np.testing.assert_allclose(to_numpy(model(X)), expected, rtol=1e-5, atol=1e-6)
 
 
+def test_a_graph_with_a_variable_is_refused():
+    """A copy of the graph would compute with the model's own variable."""
+    inputs, dense = keras.Input((8,)), keras.layers.Dense(12)
+    hidden = dense(inputs) + keras.ops.matmul(-inputs, dense.kernel)
+    model = keras.Model(inputs, keras.layers.Dense(2)(hidden))
+    with pytest.raises(ValueError, match="graph holds a variable"):
+        ki.shrink(model, {"neurons": 0.5}, method="magnitude")
+
+
 def masked_model(optimizer, data, ffn=ki.PrunableGatedFFN):
     """A model half of whose neurons were pruned, with two more steps since."""
     keras.utils.set_random_seed(0)

@@ -137,39 +137,65 @@ def scaled(size=None):
 
 @keras.saving.register_keras_serializable(package="keras_idea_tests")
 class Products(keras.layers.Layer):
-    """Computes with the values of its kernels, and takes one size of inputs alone."""
+    """Takes one size of inputs alone. It was made with an object, as kernels may be."""
 
-    def __init__(self, width=12, by_shape=False, **kwargs):
+    def __init__(self, width=12, spec="axes", initializer="he_normal", **kwargs):
         super().__init__(**kwargs)
-        self.width, self.by_shape = width, by_shape
+        self.width, self.spec = width, spec
+        self.initializer = keras.initializers.get(initializer)
 
     def build(self, shape):
-        known = {"shape": (None, *shape[1:])} if self.by_shape else {"ndim": 2}
-        axes = {} if self.by_shape else {1: shape[-1]}
-        self.input_spec = keras.layers.InputSpec(**known, axes=axes)
-        self.up = self.add_weight((shape[-1], self.width), name="up")
-        self.down = self.add_weight((self.width, shape[-1]), name="down")
+        self.up = self.add_weight((shape[-1], self.width), self.initializer)
+        self.down = self.add_weight((self.width, shape[-1]), self.initializer)
+        if self.spec == "axes":
+            self.input_spec = keras.layers.InputSpec(ndim=2, axes={1: shape[-1]})
+        elif self.spec == "shape":
+            self.input_spec = keras.layers.InputSpec(shape=(None, *shape[1:]))
 
     def call(self, x):
-        hidden = keras.ops.relu(keras.ops.matmul(x, self.up.value))
-        return x + keras.ops.matmul(hidden, keras.ops.convert_to_tensor(self.down))
+        hidden = keras.ops.relu(keras.ops.matmul(x, self.up))
+        return x + keras.ops.matmul(hidden, self.down)
 
     def get_config(self):
-        config = super().get_config()
-        return {**config, "width": self.width, "by_shape": self.by_shape}
+        how = keras.initializers.serialize(self.initializer)
+        own = {"width": self.width, "spec": self.spec, "initializer": how}
+        return {**super().get_config(), **own}
 
 
-def products(by_shape=False):
+@keras.saving.register_keras_serializable(package="keras_idea_tests")
+class OwnSpec(Products):
+    """Nobody can set what it takes."""
+
+    @property
+    def input_spec(self):
+        return (
+            keras.layers.InputSpec(axes={-1: self.up.shape[0]}) if self.built else None
+        )
+
+
+def products(spec, cls=Products):
     up, down = keras.layers.Dense(12, "relu"), keras.layers.Dense(8)
-    own = Products(by_shape=by_shape)
+    own = cls(spec=spec, initializer=keras.initializers.HeNormal(seed=3))
     return keras.Sequential([keras.Input((8,)), up, own, down])
+
+
+def in_another_shape(more):
+    """What enters a nested model has an axis less, or more, than its input."""
+    inputs = keras.Input((12, 1) if more else (12,))
+    inner = keras.Sequential([inputs, keras.layers.Flatten(), keras.layers.Dense(8)])
+    shape = [] if more else [keras.layers.Reshape((12, 1))]
+    up = keras.layers.Dense(12, "relu")
+    return keras.Sequential([keras.Input((8,)), up, *shape, inner])
 
 
 BLOCKS = {
     "weights of units": scaled,
     "weights of units, by a number": lambda: scaled(12),
-    "values of kernels, and an InputSpec": products,
-    "values of kernels, and an InputSpec of a shape": lambda: products(by_shape=True),
+    "an InputSpec": lambda: products("axes"),
+    "an InputSpec of a shape": lambda: products("shape"),
+    "an InputSpec of its own": lambda: products("", OwnSpec),
+    "an axis more in a model": lambda: in_another_shape(True),
+    "an axis less in a model": lambda: in_another_shape(False),
     "one number of several blocks": OfBlocks,
     "half of it, read-only": Half,
     "a number that Keras notes": lambda: OfDense(8, 12),

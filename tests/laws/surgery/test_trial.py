@@ -52,6 +52,31 @@ class Rigid(Scaled):
         return x + self.down(ops.reshape(self.up(x), (-1, LENGTH, WIDTH)))
 
 
+class Inverse(Scaled):
+    """Divides by what is zero of masked neurons, once it is told."""
+
+    told = False
+
+    def call(self, x):
+        hidden = ops.abs(self.up(x))
+        least = ops.min(ops.max(hidden, (0, 1)), keepdims=True) if self.told else 1.0
+        return x + self.down(hidden) / least
+
+
+class Mean(keras.regularizers.Regularizer):
+    """Of units that are zeros it says something else than without them."""
+
+    def __call__(self, x):
+        return ops.mean(ops.square(x))
+
+
+def regularized():
+    """A chain's block whose neurons leave a model with a penalty on them."""
+    inner = keras.Sequential([layers.Dense(WIDTH, "relu")], name="guilty")
+    inner.activity_regularizer = Mean()
+    return lambda x: layers.Dense(DIM)(inner(x))
+
+
 class Fails(layers.Layer):
     """Has no memory left once it is told."""
 
@@ -81,6 +106,7 @@ GUILTY = {
     "a shape": lambda: Scaled(by="a shape", name="guilty"),
     "an attribute": lambda: Scaled(by="an attribute", name="guilty"),
     "a config": lambda: Rigid(by="a fixed number", name="guilty"),
+    "a loss": regularized,
 }
 
 
@@ -137,6 +163,16 @@ CALLERS = {
 def test_who_tries(caller):
     with pytest.raises(ArgumentError, match="of guilty.*groups=lambda"):
         CALLERS[caller](with_one("a shape"))
+
+
+def test_a_model_whose_outputs_are_no_numbers_once_masked():
+    block = Inverse(by="a fixed number", name="guilty")
+    block.up.activation = keras.activations.linear
+    model = chain(block)
+    groups = ki.find_groups(model)
+    block.told = True
+    with pytest.raises(ArgumentError, match="guilty.*none of its outputs is finite"):
+        try_groups(model, groups)
 
 
 @pytest.mark.parametrize("block, why", [(Fails, "no memory"), (Noise, "random")])

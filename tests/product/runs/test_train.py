@@ -260,8 +260,8 @@ def test_progress_resumes_with_what_was_measured_before_the_first_step():
 
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
 def test_mixed_precision_saves_float32(tmp_path, dtype):
-    if dtype == "mixed_float16" and keras.backend.backend() != "jax":
-        pytest.skip("one backend is enough")
+    if dtype == "mixed_float16" and keras.backend.backend() == "jax":
+        pytest.skip("compiled attention of JAX 0.10 has no float16 on a CPU")
     config = with_keys(ONE_LAYER, "run", f'dtype = "{dtype}"')
     run, _ = run_in(tmp_path, config)
     model = load(run)
