@@ -51,7 +51,8 @@ def as_functional(model: keras.Model) -> keras.Model:
 
     Raises:
         ValueError: If the model cannot be followed on symbolic tensors, computes with
-            an open size of its input, or if the copy gives other outputs.
+            an open size of its input, if two of its blocks share a layer, or if the
+            copy gives other outputs or losses, in training or evaluation.
 
     Example:
     >>> inner = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4)])
