@@ -307,7 +307,7 @@ class Follow:
         inputs = input_layers(model)
         if len(inputs) == len(given):
             for layer, tensor in zip(inputs, given, strict=True):
-                array, rank = self.atoms.of(tensor), len(layer._batch_shape)
+                array, rank = self.atoms.of(tensor), len(layer.batch_shape)
                 if rank == array.ndim + 1:  # Keras adds an axis, or removes one
                     array = array[..., None]
                 elif rank == array.ndim - 1:
