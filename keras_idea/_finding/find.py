@@ -71,10 +71,8 @@ def find_ffns(model: keras.layers.Layer) -> list[FFN]:
         ValueError: If `model` is not a Keras layer.
 
     Example:
-    >>> for ffn in find_ffns(model):
-    ...     print(ffn.name, ffn.width, "of", ffn.hidden_dim)
-    block_0/ffn_0 8 of 8
-    block_1/ffn_1 8 of 8
+    >>> find_ffns(model)
+    [<FFN block_0/ffn_0: 8 of 8 neurons>, <FFN block_1/ffn_1: 8 of 8 neurons>]
     """
     return find_groups(model, [NEURONS])
 

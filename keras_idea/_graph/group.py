@@ -103,6 +103,9 @@ class FFN:
         self._cuts: list[Cut] = []
         self._cuts_of: list[np.ndarray] = []
 
+    def __repr__(self) -> str:
+        return f"<FFN {self.name}: {self.width} of {self.hidden_dim} {self.units}>"
+
     def _by_role(self, *roles: Role) -> list[Cut]:
         labels = [axis.labels for axis in self.axes]
         if list(map(id, labels)) != list(map(id, self._cuts_of)):
