@@ -15,6 +15,8 @@ OTHERWISE = {
     "vision/image_captioning": 0,  # the decoder's layer, whose call takes two inputs
     "nlp/semantic_similarity_with_bert": 2,  # of the frozen BERT
     "generative/ddpm": 4,  # of the moving average, which is frozen
+    # Its code knows the size of a batch, and blocks are followed with another.
+    "nlp/text_classification_with_switch_transformer": 1,
     # More than a reader sees: behind a concatenation, a split or a layer's own weights.
     "vision/eanet": 6,
     "vision/swin_transformers": 3,
