@@ -13,6 +13,7 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 BACKENDS ?= jax tensorflow torch
 PARTS = test-tensorflow test-jax test-torch test-torch-product
+
 # They lie before the released ones: the laws run against them in `make newest`.
 NIGHTLY ?= keras-nightly keras-hub-nightly
 

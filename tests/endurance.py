@@ -32,7 +32,7 @@ def pieces(backend):
         folders.append(ROOT / "benchmarks" / "tests" / "pure")
     named = [path.relative_to(ROOT).as_posix() for path in folders if path.exists()]
     found = {}
-    if backend != "torch":  # once more, as a user compiles; the longest comes first
+    if backend != "torch":  # once more, as a user compiles
         found["daily-optimized"] = (["--daily"], {"KERAS_IDEA_OPTIMIZED": "1"})
     for path in named:
         name = path.removeprefix("tests/").removesuffix(".py").replace("/", "-")

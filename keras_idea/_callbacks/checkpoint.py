@@ -183,7 +183,7 @@ class Checkpoint(keras.callbacks.Callback):
             set_random_state(self._random)
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        """Notes the batch; restores the generators for a loader that drew early."""
+        """Notes the batch. Restores the generators: a loader drew when `fit` began."""
         self._begun = batch
         if self._random is not None:
             set_random_state(self._random)

@@ -15,6 +15,7 @@ from keras import layers
 from keras_idea._keras.layers import all_layers, stored_kernel
 from keras_idea._keras.models import Functional, renew_shapes
 from keras_idea._keras.symbolic import Recording
+from keras_idea._keras.variables import as_never_made, without_values
 
 CONVOLUTIONS = (layers.Conv1D, layers.Conv2D, layers.Conv3D)
 TRANSPOSED = (layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose)
@@ -165,7 +166,8 @@ def takes_sizes(layer: Any) -> bool:
 
 def makes_its_spec(layer: keras.layers.Layer) -> bool:
     """Returns whether a layer's constructor makes its `InputSpec`, before `build`."""
-    with contextlib.suppress(Exception):  # of a user's code
+    # It may raise, draw random numbers, or name layers.
+    with contextlib.suppress(Exception), as_never_made(), without_values():
         return takes_sizes(type(layer).from_config(layer.get_config()))
     return False
 

@@ -37,10 +37,10 @@ def as_functional(model: keras.Model) -> keras.Model:
     """Copies a model as one functional model of the layers that it calls.
 
     Use it for KerasHub's image models, whose presets cannot hold the channels of each
-    convolution: what is pruned in the copy can be saved and loaded. A block that uses
-    weights of its own, adds a loss, or uses random numbers stays one layer. The copy
-    shares no variable with the model. It is not compiled, and has no preprocessor: call
-    `task.preprocessor` on the data yourself.
+    convolution: what is pruned in the copy can be saved and loaded. A block stays one
+    layer if it computes with weights itself, adds a loss, or draws random numbers. The
+    copy shares no variable with the model. It is not compiled, and has no preprocessor:
+    call `task.preprocessor` on the data yourself.
 
     Args:
         model: keras.Model. Built, and of one or more tensors as inputs: functional,
